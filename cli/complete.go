@@ -15,20 +15,15 @@ import (
 // completeWithin bounds how long a shell waits for suggestions. Any error yields no suggestions.
 const completeWithin = 2 * time.Second
 
-// suggestions makes a completion from a function that finds words in the storage.
-func (a *app) suggestions(find func(ctx context.Context, b *backend.Backend, args []string) ([]string, error),
-) cobra.CompletionFunc {
+// suggestions makes a completion from a function that finds words.
+func (a *app) suggestions(find func(context.Context, *session, []string) ([]string, error)) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) (found []string, _ cobra.ShellCompDirective) {
-		s, err := a.session(cmd)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		ctx, stop := context.WithTimeout(cmd.Context(), completeWithin)
-		defer stop()
-		err = s.with(ctx, func(b *backend.Backend) (err error) {
-			found, err = find(ctx, b, args)
+		err := a.runs(func(ctx context.Context, s *session, args []string) (err error) {
+			ctx, stop := context.WithTimeout(ctx, completeWithin)
+			defer stop()
+			found, err = find(ctx, s, args)
 			return err
-		})
+		})(cmd, args)
 		if err != nil {
 			cobra.CompDebugln(err.Error(), false)
 		}
@@ -36,9 +31,20 @@ func (a *app) suggestions(find func(ctx context.Context, b *backend.Backend, arg
 	}
 }
 
+// inStorage makes a completion from a function that finds words in the storage.
+func (a *app) inStorage(find func(context.Context, *backend.Backend, []string) ([]string, error)) cobra.CompletionFunc {
+	return a.suggestions(func(ctx context.Context, s *session, args []string) ([]string, error) {
+		b, err := s.open(ctx, "")
+		if err != nil {
+			return nil, err
+		}
+		return find(ctx, b, args)
+	})
+}
+
 // completeIDs suggests live IDs for at most that many arguments; 0 means any number.
 func (a *app) completeIDs(most int) cobra.CompletionFunc {
-	return a.suggestions(func(ctx context.Context, b *backend.Backend, args []string) (found []string, err error) {
+	return a.inStorage(func(ctx context.Context, b *backend.Backend, args []string) (found []string, err error) {
 		if most > 0 && len(args) >= most {
 			return nil, nil
 		}
@@ -52,7 +58,7 @@ func (a *app) completeIDs(most int) cobra.CompletionFunc {
 
 // completeSteps suggests the steps of the operation that is the first argument.
 func (a *app) completeSteps() cobra.CompletionFunc {
-	return a.suggestions(func(ctx context.Context, b *backend.Backend, args []string) (found []string, err error) {
+	return a.inStorage(func(ctx context.Context, b *backend.Backend, args []string) (found []string, err error) {
 		if len(args) == 0 {
 			return nil, nil
 		}
@@ -87,7 +93,7 @@ func lanesExcept(ctx context.Context, b *backend.Backend, given []string) (found
 
 // completeLaneArguments suggests lanes, and the word that means all lanes.
 func (a *app) completeLaneArguments() cobra.CompletionFunc {
-	return a.suggestions(func(ctx context.Context, b *backend.Backend, args []string) ([]string, error) {
+	return a.inStorage(func(ctx context.Context, b *backend.Backend, args []string) ([]string, error) {
 		found, err := lanesExcept(ctx, b, args)
 		if len(args) == 0 {
 			found = append(found, cobra.CompletionWithDesc(statefs.AllLanes, "every lane"))
@@ -102,19 +108,17 @@ func (a *app) completeFlags(root *cobra.Command) {
 	for _, s := range statefs.States() {
 		states = append(states, cobra.CompletionWithDesc(string(s), s.Description()))
 	}
-	results := []string{
-		string(statefs.Success), string(statefs.Partial), string(statefs.Failure),
-		string(statefs.CancelledResult),
+	words := make([]string, 0, len(results))
+	for _, result := range results {
+		words = append(words, string(result))
 	}
 	known := map[string]cobra.CompletionFunc{
-		"lane": a.suggestions(func(ctx context.Context, b *backend.Backend, _ []string) ([]string, error) {
+		"lane": a.inStorage(func(ctx context.Context, b *backend.Backend, _ []string) ([]string, error) {
 			return lanesExcept(ctx, b, nil)
 		}),
 		"status": listCompletion(states),
-		"result": listCompletion(results),
-		"job": func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-			return a.completeJob(cmd, nil, begun)
-		},
+		"result": listCompletion(words),
+		"job":    a.suggestions(findAddresses),
 	}
 	for _, cmd := range root.Commands() {
 		if cmd.Name() == "outbox" {
@@ -141,41 +145,43 @@ func listCompletion(words []string) cobra.CompletionFunc {
 	}
 }
 
-// completeOneJob suggests jobs for the first argument and parameters for the others.
+// completeOneJob suggests jobs for the first argument.
 func (a *app) completeOneJob(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return a.completeJob(cmd, args, begun)
+	return a.suggestions(findAddresses)(cmd, nil, begun)
 }
 
-func (a *app) completeJob(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	s, err := a.session(cmd)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	ctx, stop := context.WithTimeout(cmd.Context(), completeWithin)
-	defer stop()
-	jobs, err := s.findJobs(ctx)
-	if err != nil {
-		cobra.CompDebugln(err.Error(), false)
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var found []string
-	for _, j := range jobs {
-		if len(args) == 0 {
-			found = append(found, cobra.CompletionWithDesc(j.Address(), j.Summary))
-			continue
-		}
-		if j.Address() != args[0] {
-			continue
-		}
-		for _, p := range j.Params {
-			found = append(found, cobra.CompletionWithDesc(p.Name+"=", p.Summary))
-		}
-	}
+// completeJob suggests jobs for the first argument and parameters for the others.
+func (a *app) completeJob(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	if len(args) == 0 {
-		return found, cobra.ShellCompDirectiveNoFileComp
+		return a.completeOneJob(cmd, args, begun)
 	}
-	return found, cobra.ShellCompDirectiveNoSpace
+	directive := cobra.ShellCompDirectiveNoFileComp
+	found, _ := a.suggestions(func(ctx context.Context, s *session, args []string) (found []string, err error) {
+		jobs, err := s.findJobs(ctx)
+		for _, j := range jobs {
+			if j.Address() != args[0] {
+				continue
+			}
+			for _, p := range j.Params {
+				found = append(found, cobra.CompletionWithDesc(p.Name+"=", p.Summary))
+			}
+		}
+		if err == nil {
+			directive = cobra.ShellCompDirectiveNoSpace
+		}
+		return found, err
+	})(cmd, args, begun)
+	return found, directive
+}
+
+// findAddresses returns the jobs for a completion.
+func findAddresses(ctx context.Context, s *session, _ []string) (found []string, err error) {
+	jobs, err := s.findJobs(ctx)
+	for _, j := range jobs {
+		found = append(found, cobra.CompletionWithDesc(j.Address(), j.Summary))
+	}
+	return found, err
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,14 +18,13 @@ import (
 )
 
 type eventsOptions struct {
-	job, group, lane, key, tag, id, kind []string
-	after                                int64
-	count                                int
-	json                                 bool
+	filter map[string]*[]string // by the names of the endpoint
+	after  int64
+	count  int
 }
 
 func (a *app) eventsCommand() *cobra.Command {
-	var opts eventsOptions
+	opts := eventsOptions{filter: map[string]*[]string{}}
 	cmd := &cobra.Command{
 		Use:   "events",
 		Short: "Write what happens, as it happens",
@@ -39,17 +39,15 @@ operation exactly once (GET /api/v1/finished). A filter may be repeated.`,
 		RunE:    a.follows(opts.write),
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVar(&opts.job, "job", nil, "only those of this job: JOB or GROUP/JOB")
-	flags.StringArrayVar(&opts.group, "group", nil, "only those of this group")
-	flags.StringArrayVar(&opts.lane, "lane", nil, "only those of this lane")
-	flags.StringArrayVar(&opts.key, "key", nil, "only those with this key")
-	flags.StringArrayVar(&opts.tag, "tag", nil, "only those with this tag")
-	flags.StringArrayVar(&opts.id, "id", nil, "only those of this operation, with each reason for which it waits")
-	flags.StringArrayVar(&opts.kind, "type", nil,
-		"only those of this type: transition, step, progress, waiting, stalled, lane, delivery, target, sweep or gap")
+	add := func(name, help string) { opts.filter[name] = flags.StringArray(name, nil, "only those "+help) }
+	for _, name := range []string{"job", "group", "lane", "key", "tag"} {
+		add(name, operationFilters[name])
+	}
+	add("id", "of this operation, with each reason for which it waits")
+	add("type", "of this type: transition, step, progress, waiting, stalled, lane, delivery, target, sweep or gap")
 	flags.Int64Var(&opts.after, "after", -1, "begin after the event with this number; -1: with new events")
 	flags.IntVar(&opts.count, "count", 0, "end after so many; 0: never")
-	jsonFlag(cmd, &opts.json)
+	jsonFlag(cmd)
 	return cmd
 }
 
@@ -60,22 +58,20 @@ func (opts *eventsOptions) write(ctx context.Context, s *session, _ []string) er
 	if opts.count < 0 {
 		return exit.Usagef("flag --count: %d is below zero", opts.count)
 	}
-	c, err := s.Connect(ctx)
+	c, err := s.connect(ctx)
 	if err != nil {
 		return err
 	}
-	defer c.Close()
-	filter := url.Values{
-		"job": opts.job, "group": opts.group, "lane": opts.lane, "key": opts.key, "tag": opts.tag, "type": opts.kind,
+	filter := url.Values{}
+	for name, values := range opts.filter {
+		filter[name] = slices.Clone(*values)
 	}
-	if len(opts.id) > 0 {
-		ids, err := backend.Remote(c).IDs(ctx, opts.id)
-		if err != nil {
-			return err
-		}
-		for _, id := range ids {
-			filter.Add("id", id.String())
-		}
+	ids, err := backend.Remote(c).IDs(ctx, filter["id"])
+	if err != nil {
+		return err
+	}
+	for i, id := range ids {
+		filter["id"][i] = id.String()
 	}
 	if opts.after >= 0 {
 		filter.Set("after", strconv.FormatInt(opts.after, 10))
@@ -86,7 +82,7 @@ func (opts *eventsOptions) write(ctx context.Context, s *session, _ []string) er
 			return err
 		}
 		line := string(e.Raw)
-		if !opts.json {
+		if !s.json {
 			line = eventLine(e)
 		}
 		if err := s.streams.Line("%s", line); err != nil {
@@ -99,14 +95,14 @@ func (opts *eventsOptions) write(ctx context.Context, s *session, _ []string) er
 	return nil
 }
 
-// eventLine formats an event as one line for people.
+// eventLine formats an event as one line for people. It escapes the control characters in texts of the work.
 func eventLine(e *client.Event) string {
 	about := e.ID.String()
 	if e.ID.IsZero() {
 		about = e.Lane
 	}
-	return fmt.Sprintf("%s  %-10s  %s", e.At.Local().Format("2006-01-02 15:04:05.000"), term.Printable(e.Type),
-		strings.TrimSpace(term.Printable(about)+"  "+eventText(e)))
+	about = strings.TrimSpace(term.Printable(about + "  " + eventText(e)))
+	return fmt.Sprintf("%s  %-10s  %s", shownTime(&e.At), term.Printable(e.Type), about)
 }
 
 func eventText(e *client.Event) string {
@@ -116,9 +112,9 @@ func eventText(e *client.Event) string {
 	case e.Step != "":
 		return stepText(e)
 	case e.Progress != nil:
-		return term.Printable(term.Progress(e.Progress))
+		return term.Progress(e.Progress)
 	case e.Waiting != nil:
-		return "waits: " + term.Printable(e.Waiting.Sentence())
+		return "waits: " + e.Waiting.Sentence()
 	case e.Stalled != nil && *e.Stalled:
 		return "stalled: no output and no progress"
 	case e.Stalled != nil:
@@ -132,7 +128,7 @@ func eventText(e *client.Event) string {
 	case e.Sweep != nil && e.Sweep.Findings == 0:
 		return "nothing found"
 	case e.Sweep != nil:
-		return term.Plural(e.Sweep.Findings, "finding", "findings") + ": " + term.Printable(strings.Join(e.Sweep.Files, ", "))
+		return term.Plural(e.Sweep.Findings, "finding", "findings") + ": " + strings.Join(e.Sweep.Files, ", ")
 	case e.Gap != nil && e.Gap.To < e.Gap.From:
 		return "no event is missing: " + gapReasons[e.Gap.Reason]
 	case e.Gap != nil:
@@ -150,33 +146,33 @@ func transitionText(e *client.Event) string {
 		text += ", " + string(e.Result)
 	}
 	if e.Error != nil {
-		text += ": " + term.Printable(cmp.Or(e.Error.Message, e.Error.Code))
+		text += ": " + cmp.Or(e.Error.Message, e.Error.Code)
 	}
 	return text
 }
 
 func stepText(e *client.Event) string {
-	text := fmt.Sprintf("step %d / %d %s: %s", e.Number, e.Total, term.Printable(e.Step), term.Printable(string(e.Status)))
+	text := fmt.Sprintf("step %d / %d %s: %s", e.Number, e.Total, e.Step, e.Status)
 	if e.ErrorCode != "" {
-		text += " (" + term.Printable(e.ErrorCode) + ")"
+		text += " (" + e.ErrorCode + ")"
 	}
 	if e.Error != nil {
-		text += ": " + term.Printable(e.Error.Message)
+		text += ": " + e.Error.Message
 	}
 	return text
 }
 
 func deliveryText(d *client.EventDelivery) string {
-	text := fmt.Sprintf("delivery %d (%s) is %s", d.Target, term.Printable(d.Kind), d.Status)
+	text := fmt.Sprintf("delivery %d (%s) is %s", d.Target, d.Kind, d.Status)
 	switch d.By {
 	case "":
 	case "manually":
 		text += ", manually"
 	default:
-		text += ", requested by " + term.Printable(d.By)
+		text += ", requested by " + d.By
 	}
 	if detail := cmp.Or(d.Error, d.Location); detail != "" {
-		text += ": " + term.Printable(detail)
+		text += ": " + detail
 	}
 	return text
 }
@@ -192,22 +188,22 @@ var gapReasons = map[string]string{
 }
 
 func changeText(c *client.LaneChange) string {
-	text := term.Printable(c.What)
+	text := c.What
 	if c.Capacity != nil {
 		text += " " + strconv.Itoa(*c.Capacity)
 	}
 	if c.Until != nil {
-		text += " until " + c.Until.Local().Format("2006-01-02 15:04:05")
+		text += " until " + term.Time(*c.Until)
 	}
 	if c.Reason != "" {
-		text += ": " + term.Printable(c.Reason)
+		text += ": " + c.Reason
 	}
 	return text
 }
 
 func targetText(t *client.EventTarget) string {
 	if t.Down {
-		return fmt.Sprintf("%s is down, %d wait for it: %s", term.Printable(t.Name), t.Pending, term.Printable(t.Error))
+		return fmt.Sprintf("%s is down, %d wait for it: %s", t.Name, t.Pending, t.Error)
 	}
-	return fmt.Sprintf("%s is back, %d wait for it", term.Printable(t.Name), t.Pending)
+	return fmt.Sprintf("%s is back, %d wait for it", t.Name, t.Pending)
 }

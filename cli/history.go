@@ -16,9 +16,8 @@ import (
 )
 
 type historyOptions struct {
-	status, result, job, group, key, tag, since, until, text string
-	limit                                                    int
-	json                                                     bool
+	history.Query
+	status, result, since, until string
 }
 
 func (a *app) historyCommand() *cobra.Command {
@@ -33,19 +32,18 @@ storage directory, the newest day first, until it has found enough.`,
 		RunE:    a.runs(opts.list),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&opts.status, "status", "completed,cancelled,failed",
-		"only those with this status; several are separated by commas")
-	flags.StringVar(&opts.result, "result", "", "only those with this result: success, partial, failure or cancelled")
-	flags.StringVar(&opts.job, "job", "", "only those of this job: JOB or GROUP/JOB")
-	flags.StringVar(&opts.group, "group", "", "only those of this group")
-	flags.StringVar(&opts.key, "key", "", "only those with this key")
-	flags.StringVar(&opts.tag, "tag", "", "only those with this tag")
+	flags.StringVar(&opts.status, "status", "completed,cancelled,failed", "only those "+operationFilters["status"])
+	for name, into := range map[string]*string{
+		"result": &opts.result, "job": &opts.Job, "group": &opts.Group, "key": &opts.Key, "tag": &opts.Tag,
+	} {
+		flags.StringVar(into, name, "", "only those "+operationFilters[name])
+	}
 	flags.StringVar(&opts.since, "since", "",
 		"submitted since then: a time (2025-11-26 13:07:00, or with a zone 2025-11-26T13:07:00+01:00), a date, or 2h, 7d for so long ago")
 	flags.StringVar(&opts.until, "until", "", "submitted before then")
-	flags.StringVarP(&opts.text, "text", "q", "", "only those with this text in the ID, the parameters or the error")
-	flags.IntVar(&opts.limit, "limit", 50, "how many at most; 1 to 200")
-	jsonFlag(cmd, &opts.json)
+	flags.StringVarP(&opts.Text, "text", "q", "", "only those "+operationFilters["text"])
+	flags.IntVar(&opts.Limit, "limit", 50, "how many at most; 1 to 200")
+	jsonFlag(cmd)
 	return cmd
 }
 
@@ -60,42 +58,32 @@ type historyRow struct {
 }
 
 func (o *historyOptions) list(ctx context.Context, s *session, _ []string) error {
-	q, err := o.query(time.Now())
+	if err := o.parse(time.Now()); err != nil {
+		return err
+	}
+	b, err := s.open(ctx, readFromDirectory)
 	if err != nil {
 		return err
 	}
-	b, err := s.Open(ctx)
+	page, err := b.Ended(ctx, &o.Query)
 	if err != nil {
 		return err
 	}
-	defer b.Close()
-	s.noDaemon(b, readFromDirectory)
-	page, err := b.Ended(ctx, q)
-	if err != nil {
-		return err
-	}
-	all := []historyRow{}
+	var all []historyRow
+	var rows [][]string
 	for i := range page.Operations {
 		op := &page.Operations[i]
 		all = append(all, historyRow{op.ID, op.State, op.Result, op.CreatedAt, op.FinishedAt, op.Error})
-	}
-	if o.json {
-		return s.streams.JSON(map[string]any{"operations": all, "count": len(all)})
-	}
-	var rows [][]string
-	for i := range all {
-		e := &all[i]
-		text := ""
-		if e.Error != nil {
-			text = term.Printable(e.Error.Message)
+		text, at := "-", "-"
+		if op.Error != nil {
+			text = cmp.Or(term.Printable(op.Error.Message), "-")
 		}
-		at := "-"
-		if e.Finished != nil {
-			at = e.Finished.Local().Format(time.DateTime)
+		if op.FinishedAt != nil {
+			at = term.Time(*op.FinishedAt)
 		}
-		rows = append(rows, []string{e.ID.String(), string(e.Status), cmp.Or(string(e.Result), "-"), at, cmp.Or(text, "-")})
+		rows = append(rows, []string{op.ID.String(), string(op.State), cmp.Or(string(op.Result), "-"), at, text})
 	}
-	if page.Total > len(all) {
+	if page.Total > len(all) && !s.json {
 		atLeast := "at least "
 		if page.TotalExact {
 			atLeast = ""
@@ -103,47 +91,45 @@ func (o *historyOptions) list(ctx context.Context, s *session, _ []string) error
 		s.streams.Notice("%d of %s%d are shown; --limit shows more, and --since, --status and others narrow them down",
 			len(all), atLeast, page.Total)
 	}
-	return s.streams.Table([]string{"ID", "STATUS", "RESULT", "FINISHED", "ERROR"}, rows)
+	return printList(s, "operations", all, []string{"ID", "STATUS", "RESULT", "FINISHED", "ERROR"}, rows)
 }
 
 var results = []statefs.Result{statefs.Success, statefs.Partial, statefs.Failure, statefs.CancelledResult}
 
-// query builds the query from the flags.
-func (o *historyOptions) query(now time.Time) (*history.Query, error) {
-	if o.limit < 1 || o.limit > 200 {
-		return nil, exit.Usagef("flag --limit: %d is not between 1 and 200", o.limit)
+// parse completes the query from the flags that are not part of it.
+func (o *historyOptions) parse(now time.Time) error {
+	if o.Limit < 1 || o.Limit > 200 {
+		return exit.Usagef("flag --limit: %d is not between 1 and 200", o.Limit)
 	}
-	q := &history.Query{Job: o.job, Group: o.group, Key: o.key, Tag: o.tag, Text: o.text, Limit: o.limit}
 	for word := range strings.SplitSeq(o.status, ",") {
 		state := statefs.State(strings.TrimSpace(word))
 		if !state.Terminal() {
-			return nil, exit.Usagef("flag --status: %q is not one of completed, cancelled, failed; 'jobdir ls' lists what lives",
+			return exit.Usagef("flag --status: %q is not one of completed, cancelled, failed; 'jobdir ls' lists what lives",
 				word)
 		}
-		q.Statuses = append(q.Statuses, state)
+		o.Statuses = append(o.Statuses, state)
 	}
 	if o.result != "" {
 		for word := range strings.SplitSeq(o.result, ",") {
 			result := statefs.Result(strings.TrimSpace(word))
 			if !slices.Contains(results, result) {
-				return nil, exit.Usagef("flag --result: %q is not one of success, partial, failure, cancelled", word)
+				return exit.Usagef("flag --result: %q is not one of success, partial, failure, cancelled", word)
 			}
-			q.Results = append(q.Results, result)
+			o.Results = append(o.Results, result)
 		}
 	}
 	for _, bound := range []struct {
 		name, text string
 		into       *time.Time
-	}{{"since", o.since, &q.Since}, {"until", o.until, &q.Until}} {
+	}{{"since", o.since, &o.Since}, {"until", o.until, &o.Until}} {
 		if bound.text == "" {
 			continue
 		}
 		at, ok := history.ParseTime(bound.text, now)
 		if !ok {
-			return nil,
-				exit.Usagef("flag --%s: %q is not a time (2025-11-26T13:07:00+01:00, 2025-11-26 13:07:00), a date (2025-11-26) or a duration (2h, 7d)", bound.name, bound.text)
+			return exit.Usagef("flag --%s: %q is not a time (2025-11-26T13:07:00+01:00, 2025-11-26 13:07:00), a date (2025-11-26) or a duration (2h, 7d)", bound.name, bound.text)
 		}
 		*bound.into = at
 	}
-	return q, nil
+	return nil
 }

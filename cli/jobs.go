@@ -17,7 +17,6 @@ import (
 )
 
 func (a *app) jobsCommand() *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "jobs [GROUP/JOB]",
 		Short: "List the jobs that can be started, or show one of them",
@@ -28,33 +27,28 @@ validate' reports the mistakes of a definition that is missing here.`,
 		ValidArgsFunction: a.completeOneJob,
 		RunE: a.runs(func(ctx context.Context, s *session, args []string) error {
 			if len(args) == 1 {
-				return s.showJob(ctx, args[0], asJSON)
+				return s.showJob(ctx, args[0])
 			}
-			return s.listJobs(ctx, asJSON)
+			return s.listJobs(ctx)
 		}),
 	}
 	config.AddFlag(cmd.Flags(), "jobs")
-	jsonFlag(cmd, &asJSON)
+	jsonFlag(cmd)
 	return cmd
 }
 
-func (s *session) listJobs(ctx context.Context, asJSON bool) error {
+func (s *session) listJobs(ctx context.Context) error {
 	jobs, err := s.findJobs(ctx)
 	if err != nil {
 		return err
 	}
-	if asJSON {
-		all := make([]json.RawMessage, 0, len(jobs))
-		for _, j := range jobs {
-			all = append(all, j.Raw)
-		}
-		return s.streams.JSON(map[string]any{"jobs": all, "count": len(all)})
-	}
+	var all []json.RawMessage
 	var rows [][]string
 	for _, j := range jobs {
+		all = append(all, j.Raw)
 		rows = append(rows, []string{j.Address(), cmp.Or(parameters(j.Params), "-"), cmp.Or(j.Summary, "-")})
 	}
-	return s.streams.Table([]string{"JOB", "PARAMETERS", "SUMMARY"}, rows)
+	return printList(s, "jobs", all, []string{"JOB", "PARAMETERS", "SUMMARY"}, rows)
 }
 
 func parameters(all []client.Param) string {
@@ -79,7 +73,7 @@ func (s *session) findJobs(ctx context.Context) ([]client.Job, error) {
 }
 
 // showJob prints a job with its parameters and steps.
-func (s *session) showJob(ctx context.Context, address string, asJSON bool) error {
+func (s *session) showJob(ctx context.Context, address string) error {
 	group, name, err := jobAddress(address, "jobs' lists the jobs")
 	if err != nil {
 		return err
@@ -93,11 +87,10 @@ func (s *session) showJob(ctx context.Context, address string, asJSON bool) erro
 	if err != nil {
 		return err
 	}
-	if asJSON {
+	if s.json {
 		return s.streams.JSON(job.Raw)
 	}
-	head := [][2]string{{"job", job.Address()}, {"summary", job.Summary}, {"work", job.Work}}
-	for _, line := range head {
+	for _, line := range [][2]string{{"job", job.Address()}, {"summary", job.Summary}, {"work", job.Work}} {
 		if line[1] == "" {
 			continue
 		}

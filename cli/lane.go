@@ -31,7 +31,7 @@ affected. Without a daemon the change waits on disk for the next one, like a fil
 			}
 			return unknownCommand(cmd, args[0])
 		},
-		RunE: func(*cobra.Command, []string) error { return nil }, // Args has already refused the arguments
+		RunE: refusedByArgs,
 	}
 	cmd.AddCommand(
 		a.holdCommand(client.PauseLane, "Start nothing in lanes; running operations continue"),
@@ -41,7 +41,6 @@ affected. Without a daemon the change waits on disk for the next one, like a fil
 		a.capacityCommand(),
 	)
 	for _, sub := range cmd.Commands() {
-		sub.Args = usageArgs(sub.Args)
 		sub.ValidArgsFunction = a.completeLaneArguments()
 	}
 	return cmd
@@ -221,12 +220,10 @@ func (s *session) setCapacity(ctx context.Context, lane, text string) error {
 func (s *session) changeLanes(ctx context.Context, lanes []string, change func(*backend.Backend, string) error,
 	show func(string, *statefs.LanesStatus),
 ) error {
-	b, err := s.Open(ctx)
+	b, err := s.open(ctx, "the change waits on disk until one is")
 	if err != nil {
 		return err
 	}
-	defer b.Close()
-	s.noDaemon(b, "the change waits on disk until one is")
 	return each(lanes, func(lane string) error {
 		if err := change(b, lane); err != nil {
 			return err

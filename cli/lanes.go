@@ -15,30 +15,27 @@ import (
 )
 
 func (a *app) lanesCommand() *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "lanes",
 		Short: "List the lanes and limits",
 		Long: `lanes lists the lanes: how many run and wait in each, how many may run at once, and why nothing starts or no
 submit is accepted; then the limits. Without a daemon it reads the configuration and the directory.`,
 		Args: noArguments,
-		RunE: a.opens(func(ctx context.Context, s *session, b *backend.Backend, _ []string) error {
-			s.noDaemon(b, "the output is read from the configuration and the directory")
-			all, err := b.Lanes.Lanes(ctx)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return s.streams.JSON(all)
-			}
-			return showLanes(s.streams, all)
-		}),
+		RunE: a.opens("the output is read from the configuration and the directory", showLanes),
 	}
-	jsonFlag(cmd, &asJSON)
+	jsonFlag(cmd)
 	return cmd
 }
 
-func showLanes(out term.Streams, all *statefs.LanesStatus) error {
+func showLanes(ctx context.Context, s *session, b *backend.Backend, _ []string) error {
+	all, err := b.Lanes.Lanes(ctx)
+	if err != nil {
+		return err
+	}
+	if s.json {
+		return s.streams.JSON(all)
+	}
+	out := s.streams
 	var lanes, limits [][]string
 	problems := slices.Clone(all.Problems)
 	for i := range all.Lanes {
@@ -59,13 +56,8 @@ func showLanes(out term.Streams, all *statefs.LanesStatus) error {
 		}
 		limits = append(limits, []string{l.Name, capacityText(l.Capacity), strconv.Itoa(l.Running), state})
 	}
-	if len(limits) > 0 {
-		if err := out.Line(""); err != nil {
-			return err
-		}
-		if err := out.Table([]string{"LIMIT", "CAPACITY", "RUNNING", "STATE"}, limits); err != nil {
-			return err
-		}
+	if err := section(out, []string{"LIMIT", "CAPACITY", "RUNNING", "STATE"}, limits); err != nil {
+		return err
 	}
 	for _, p := range problems {
 		out.Notice("%s: %s", term.Printable(p.File), term.Printable(p.Reason))
@@ -112,7 +104,7 @@ func holdText(hold *statefs.LaneHold, every bool) string {
 		text += " with all lanes"
 	}
 	if hold.Until != nil {
-		text += " until " + hold.Until.Local().Format("2006-01-02 15:04:05")
+		text += " until " + term.Time(*hold.Until)
 	}
 	if hold.By != "" {
 		text += " by " + term.Printable(hold.By)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/jobdir/jobdir/cli/backend"
 	"github.com/jobdir/jobdir/cli/exit"
-	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
@@ -24,8 +23,6 @@ type logsOptions struct {
 	offset int64
 	step   string
 	run    int
-	oneRun bool // --run was given
-	json   bool
 }
 
 func (a *app) logsCommand() *cobra.Command {
@@ -44,17 +41,14 @@ with --run that of an earlier run. When there is more than one, stderr lists the
 An ID may be shortened to its end, such as r42 or 42, or to a beginning that only one live operation has.`,
 		Args:              exactlyOne("an ID"),
 		ValidArgsFunction: a.completeIDs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			opts.oneRun = cmd.Flags().Changed("run")
-			return a.follows(opts.show)(cmd, args)
-		},
+		RunE:              a.follows(opts.show),
 	}
 	cmd.Flags().BoolVarP(&opts.follow, "follow", "f", false, "follow the log until the operation ends")
 	cmd.Flags().Int64Var(&opts.offset, "offset", 0, "begin at this byte of the log")
 	cmd.Flags().StringVar(&opts.step, "step", "", "only what this step wrote in its last run")
 	_ = cmd.RegisterFlagCompletionFunc("step", a.completeSteps()) // the flag exists
 	cmd.Flags().IntVar(&opts.run, "run", 0, "with --step: what it wrote in this run, by its number")
-	jsonFlag(cmd, &opts.json)
+	jsonFlag(cmd)
 	return cmd
 }
 
@@ -65,23 +59,26 @@ func (opts *logsOptions) show(ctx context.Context, s *session, args []string) er
 	if opts.step != "" && (opts.follow || opts.offset > 0) {
 		return exit.Usagef("--step goes with neither --follow nor --offset")
 	}
-	if opts.oneRun && opts.step == "" {
+	oneRun := s.flags.Changed("run")
+	if oneRun && opts.step == "" {
 		return exit.Usagef("--run is the number of a run of a step, and goes with --step")
 	}
-	if opts.oneRun && opts.run < 1 {
+	if oneRun && opts.run < 1 {
 		return exit.Usagef("--run: %d is not the number of a run, the first is 1; leave it out for the last one", opts.run)
 	}
-	b, err := s.Open(ctx)
+	b, err := s.open(ctx, "")
 	if err != nil {
 		return err
 	}
-	defer b.Close()
 	id, err := b.ID(ctx, args[0])
 	if err != nil {
 		return err
 	}
-	out := opts.output(s.streams)
-	return errors.Join(opts.write(ctx, s, b, id, out), out.end())
+	if !s.json {
+		return opts.write(ctx, s, b, id, s.streams.Out)
+	}
+	lines := newLogLines(s.streams.Out, opts.offset)
+	return errors.Join(opts.write(ctx, s, b, id, lines), lines.end())
 }
 
 func (opts *logsOptions) write(ctx context.Context, s *session, b *backend.Backend, id statefs.ID, out io.Writer) error {
@@ -114,23 +111,6 @@ func (opts *logsOptions) write(ctx context.Context, s *session, b *backend.Backe
 	}
 	return nil
 }
-
-// logOutput receives a log: as raw bytes, or each line as a JSON object.
-type logOutput interface {
-	io.Writer
-	end() error
-}
-
-func (opts *logsOptions) output(streams term.Streams) logOutput {
-	if opts.json {
-		return newLogLines(streams.Out, opts.offset)
-	}
-	return plainLog{streams.Out}
-}
-
-type plainLog struct{ io.Writer }
-
-func (plainLog) end() error { return nil }
 
 // logLine is one line of a log. Bytes that are not UTF-8 are replaced, as JSON requires.
 type logLine struct {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -13,7 +14,7 @@ import (
 )
 
 func (a *app) lsCommand() *cobra.Command {
-	var asJSON, attention bool
+	var attention bool
 	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List the live operations",
@@ -23,13 +24,13 @@ reads the storage directory: the markers have the state, as in 'ls STORAGE/jobs'
 With --needs-attention it lists the operations that wait for a person, failed_manual and waiting_approval: the step, the
 error, and the command that usually continues the operation.`,
 		Args: noArguments,
-		RunE: a.opens(func(ctx context.Context, s *session, b *backend.Backend, _ []string) error {
-			return s.ls(ctx, b, attention, asJSON)
+		RunE: a.opens(readFromDirectory, func(ctx context.Context, s *session, b *backend.Backend, _ []string) error {
+			return s.ls(ctx, b, attention)
 		}),
 	}
 	cmd.Flags().BoolVar(&attention, "needs-attention", false,
 		"only operations that wait for a person, with the step, the error and the command that continues them")
-	jsonFlag(cmd, &asJSON)
+	jsonFlag(cmd)
 	return cmd
 }
 
@@ -49,39 +50,41 @@ type listRow struct {
 	Attention *statefs.Attention `json:"attention,omitempty"`
 }
 
-func (s *session) ls(ctx context.Context, b *backend.Backend, attention, asJSON bool) error {
-	s.noDaemon(b, readFromDirectory)
+func (s *session) ls(ctx context.Context, b *backend.Backend, attention bool) error {
 	operations, err := b.Live(ctx, attention)
 	if err != nil {
 		return err
 	}
 	var all []listRow
+	var rows [][]string
 	for i := range operations {
 		op := &operations[i]
 		l := listRow{
 			ID: op.ID, State: op.State, Progress: op.Progress, Foreign: op.Foreign, Stalled: op.StalledAt,
 			Waiting: op.Waiting, Attention: op.Attention,
 		}
-		l.explain(op.Reason, op.Error)
+		if op.State.NeedsPerson() {
+			if l.Reason = op.Reason; op.Error != nil {
+				l.Reason = cmp.Or(op.Error.Message, op.Reason)
+			}
+		}
 		if since := op.Since(); !since.IsZero() {
 			l.Since = &since
 		}
 		all = append(all, l)
-	}
-	if asJSON {
-		return s.streams.JSON(map[string]any{"operations": append([]listRow{}, all...), "count": len(all)})
-	}
-	var rows [][]string
-	if attention {
-		for _, l := range all {
-			rows = append(rows, l.attention())
+		row := []string{l.ID.String(), l.state(), l.since()}
+		if attention {
+			row = append(row, l.attention()...)
+		} else {
+			row = append(row, l.progress())
 		}
-		return s.streams.Table([]string{"ID", "STATE", "SINCE", "STEP", "ERROR", "HELPS"}, rows)
+		rows = append(rows, row)
 	}
-	for _, l := range all {
-		rows = append(rows, []string{l.ID.String(), l.state(), l.since(), l.progress()})
+	head := []string{"ID", "STATE", "SINCE", "PROGRESS"}
+	if attention {
+		head = []string{"ID", "STATE", "SINCE", "STEP", "ERROR", "HELPS"}
 	}
-	return s.streams.Table([]string{"ID", "STATE", "SINCE", "PROGRESS"}, rows)
+	return printList(s, "operations", all, head, rows)
 }
 
 func (l *listRow) state() string {
@@ -98,20 +101,10 @@ func (l *listRow) since() string {
 	if l.Since == nil {
 		return "-"
 	}
-	return l.Since.Local().Format("2006-01-02 15:04:05")
+	return term.Time(*l.Since)
 }
 
-// explain sets why an operation waits for a person.
-func (l *listRow) explain(reason string, fault *statefs.Fault) {
-	if !l.State.NeedsPerson() {
-		return
-	}
-	if l.Reason = reason; fault != nil && fault.Message != "" {
-		l.Reason = fault.Message
-	}
-}
-
-// attention returns the row of an operation that waits for a person.
+// attention returns why an operation waits for a person: the step, the error, and the command that helps.
 func (l *listRow) attention() []string {
 	a := l.Attention
 	if a == nil {
@@ -124,7 +117,7 @@ func (l *listRow) attention() []string {
 	if a.ErrorCode != "" {
 		why = term.Printable(a.ErrorCode) + ": " + why
 	}
-	return []string{l.ID.String(), l.state(), l.since(), step, why, a.Commands[0]}
+	return []string{step, why, a.Commands[0]}
 }
 
 func (l *listRow) progress() string {

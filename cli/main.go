@@ -118,13 +118,8 @@ found, 69 no daemon, 75 try again, 77 not allowed, 141 the reader of the output 
 serve: 71 the address is in use, 73 another daemon holds the storage.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			return unknownCommand(cmd, args[0])
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args:          onlyCommands,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.Usagef("%w", plainFlagError(err)) })
 	flags := root.PersistentFlags()
@@ -143,9 +138,7 @@ serve: 71 the address is in use, 73 another daemon holds the storage.`,
 	completion(root)
 	a.completeFlags(root)
 	helpOnCommands(root)
-	for _, cmd := range root.Commands() {
-		cmd.Args = usageArgs(cmd.Args)
-	}
+	usageErrors(root)
 	root.SuggestionsMinimumDistance = 2
 	return root
 }
@@ -153,41 +146,43 @@ serve: 71 the address is in use, 73 another daemon holds the storage.`,
 // helpOnCommands makes the help command refuse an unknown command.
 func helpOnCommands(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
-	for _, cmd := range root.Commands() {
-		if cmd.Name() != "help" {
-			continue
+	help, _, _ := root.Find([]string{"help"}) // it has just been made
+	help.Args = func(_ *cobra.Command, args []string) error {
+		_, rest, err := root.Find(args)
+		if err == nil && len(rest) > 0 {
+			err = unknownCommand(root, rest[0])
 		}
-		cmd.Args = func(_ *cobra.Command, args []string) error {
-			_, rest, err := root.Find(args)
-			if err == nil && len(rest) > 0 {
-				err = unknownCommand(root, rest[0])
-			}
-			return err
-		}
+		return err
 	}
 }
 
 // completion makes cobra's completion command refuse an unknown shell.
 func completion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
-	for _, cmd := range root.Commands() {
-		if cmd.Name() != "completion" {
-			continue
-		}
-		var shells []string
-		for _, shell := range cmd.Commands() {
-			shells = append(shells, shell.Name())
-			shell.Args = usageArgs(shell.Args)
-		}
-		known := strings.Join(shells, ", ")
-		cmd.Args = func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return fmt.Errorf("completion: there is none for %q: it is one of %s", args[0], known)
-			}
-			return fmt.Errorf("completion: the shell is missing: it is one of %s", known)
-		}
-		cmd.RunE = func(*cobra.Command, []string) error { return nil } // Args has already refused the arguments
+	cmd, _, _ := root.Find([]string{"completion"}) // it has just been made
+	var shells []string
+	for _, shell := range cmd.Commands() {
+		shells = append(shells, shell.Name())
 	}
+	known := strings.Join(shells, ", ")
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return fmt.Errorf("completion: there is none for %q: it is one of %s", args[0], known)
+		}
+		return fmt.Errorf("completion: the shell is missing: it is one of %s", known)
+	}
+	cmd.RunE = refusedByArgs
+}
+
+// refusedByArgs is the function of a command whose Args refuse everything.
+func refusedByArgs(*cobra.Command, []string) error { return nil }
+
+// onlyCommands checks the arguments of a command that takes none besides its commands.
+func onlyCommands(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return unknownCommand(cmd, args[0])
 }
 
 func unknownCommand(cmd *cobra.Command, name string) error {
@@ -197,16 +192,18 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 	return exit.Usagef("unknown command %q", name)
 }
 
-// usageArgs turns the error of an argument check into a usage error.
-func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
-	if check == nil {
-		return nil
-	}
-	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return &exit.UsageError{Err: err}
+// usageErrors makes the errors of the argument checks of all commands usage errors.
+func usageErrors(of *cobra.Command) {
+	for _, cmd := range of.Commands() {
+		if check := cmd.Args; check != nil {
+			cmd.Args = func(cmd *cobra.Command, args []string) error {
+				if err := check(cmd, args); err != nil {
+					return exit.Usagef("%w", err)
+				}
+				return nil
+			}
 		}
-		return nil
+		usageErrors(cmd)
 	}
 }
 

@@ -20,10 +20,8 @@ import (
 )
 
 type outboxOptions struct {
-	status, kind           []string
-	job, target, olderThan string
-	limit                  int
-	watch, json            bool
+	backend.OutboxQuery
+	watch bool
 }
 
 func (a *app) outboxCommand() *cobra.Command {
@@ -35,26 +33,18 @@ func (a *app) outboxCommand() *cobra.Command {
 tried next, and the last error. With --watch it then prints a line for each change. Without a daemon it reads the
 storage directory, which does not contain which targets are down.`,
 		Example: "  jobdir outbox --status failed_manual\n  jobdir outbox retry r42\n  jobdir outbox drop r42.1-webhook --reason \"the customer is gone\"",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return unknownCommand(cmd, args[0])
-			}
-			return nil
-		},
-		RunE: a.follows(opts.list),
+		Args:    onlyCommands,
+		RunE:    a.follows(opts.list),
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVar(&opts.status, "status", nil, "only those with this status: pending or failed_manual")
-	flags.StringArrayVar(&opts.kind, "kind", nil,
-		"only those for targets of this kind: "+strings.Join(catalog.DeliveryKinds(), ", "))
-	flags.StringVar(&opts.target, "target", "",
-		"only those whose target has this text in what it is called; needs a daemon")
-	flags.StringVar(&opts.job, "job", "", "only those of this job: JOB or GROUP/JOB")
-	flags.StringVar(&opts.olderThan, "older-than", "",
-		"only deliveries that have waited longer than this, such as 90s, 1h or 2d")
-	flags.IntVar(&opts.limit, "limit", 1000, "at most so many; 0: all")
+	flags.StringArrayVar(&opts.Status, "status", nil, "only those "+deliveryFilters["status"])
+	flags.StringArrayVar(&opts.Kind, "kind", nil, "only those "+deliveryFilters["kind"])
+	flags.StringVar(&opts.Target, "target", "", "only those "+deliveryFilters["target"]+"; needs a daemon")
+	flags.StringVar(&opts.Job, "job", "", "only those "+deliveryFilters["job"])
+	flags.StringVar(&opts.OlderThan, "older-than", "", "only deliveries "+deliveryFilters["older-than"])
+	flags.IntVar(&opts.Limit, "limit", 1000, "at most so many; 0: all")
 	flags.BoolVarP(&opts.watch, "watch", "w", false, "then print a line for each change")
-	jsonFlag(cmd, &opts.json)
+	jsonFlag(cmd)
 	cmd.AddCommand(
 		a.deliveryActionCommand(statefs.RetryDelivery,
 			"Try deliveries now, also if they wait for a person or their target is down"),
@@ -63,61 +53,59 @@ storage directory, which does not contain which targets are down.`,
 	return cmd
 }
 
-func (o *outboxOptions) check() (older time.Duration, err error) {
-	for _, status := range o.status {
+func (o *outboxOptions) check() error {
+	for _, status := range o.Status {
 		if status != string(statefs.DeliveryPending) && status != string(statefs.DeliveryManual) {
-			return 0, exit.Usagef("flag --status: %q is neither pending nor failed_manual", status)
+			return exit.Usagef("flag --status: %q is neither pending nor failed_manual", status)
 		}
 	}
-	for _, kind := range o.kind {
+	for _, kind := range o.Kind {
 		if !slices.Contains(catalog.DeliveryKinds(), kind) {
-			return 0, exit.Usagef("flag --kind: %q is none of %s", kind, strings.Join(catalog.DeliveryKinds(), ", "))
+			return exit.Usagef("flag --kind: %q is none of %s", kind, strings.Join(catalog.DeliveryKinds(), ", "))
 		}
 	}
-	if o.limit < 0 {
-		return 0, exit.Usagef("flag --limit: %d is below zero", o.limit)
+	if o.Limit < 0 {
+		return exit.Usagef("flag --limit: %d is below zero", o.Limit)
 	}
-	if o.olderThan != "" {
-		age, ok := param.ParseDuration(o.olderThan)
-		if !ok || age < 0 {
-			return 0, exit.Usagef("flag --older-than: %q is not a time such as 90s, 1h or 2d", o.olderThan)
+	if o.OlderThan != "" {
+		age, ok := param.ParseDuration(o.OlderThan)
+		if !ok {
+			return exit.Usagef("flag --older-than: %q is not a time such as 90s, 1h or 2d", o.OlderThan)
 		}
-		older = age
+		o.Older = age
 	}
-	return older, nil
+	return nil
 }
 
 func (o *outboxOptions) list(ctx context.Context, s *session, _ []string) error {
-	older, err := o.check()
+	if err := o.check(); err != nil {
+		return err
+	}
+	away := readFromDirectory
+	if o.Target != "" { // without a daemon it is refused
+		away = ""
+	}
+	b, err := s.open(ctx, away)
 	if err != nil {
 		return err
 	}
-	b, err := s.Open(ctx)
-	if err != nil {
-		return err
-	}
-	defer b.Close()
-	if o.target == "" { // without a daemon it is refused
-		s.noDaemon(b, readFromDirectory)
-	}
-	all, err := b.Outbox(ctx, &backend.OutboxQuery{
-		Status: o.status, Kind: o.kind, Job: o.job, Target: o.target, OlderThan: o.olderThan, Older: older, Limit: o.limit,
-	})
+	all, err := b.Outbox(ctx, &o.OutboxQuery)
 	if err != nil {
 		return err
 	}
 	if b.Away != "" && o.watch {
 		s.streams.Notice("nothing is delivered before a daemon starts: leave out --watch")
 	}
-	if err := showOutbox(s.streams, all, o.json); err != nil || !o.watch || b.Away != "" {
+	if err := showOutbox(s, all); err != nil || !o.watch || b.Away != "" {
 		return err
 	}
-	changes := eventsOptions{kind: []string{"delivery", "target"}, after: -1, json: o.json}
+	changes := eventsOptions{filter: map[string]*[]string{"type": {"delivery", "target"}}, after: -1}
 	return changes.write(ctx, s, nil)
 }
 
-func showOutbox(out term.Streams, all *client.Outbox, asJSON bool) error {
-	if asJSON {
+func showOutbox(s *session, all *client.Outbox) error {
+	out := s.streams
+	if s.json {
 		return out.JSON(map[string]any{
 			"entries": all.Entries, "count": len(all.Entries), "total": all.Total, "pending": all.Pending,
 			"failed_manual": all.FailedManual,
@@ -132,7 +120,7 @@ func showOutbox(out term.Streams, all *client.Outbox, asJSON bool) error {
 			why = cmp.Or(e.Error, e.LastError)
 		}
 		rows = append(rows, []string{
-			e.Entry, string(e.Status), e.CreatedAt.Local().Format("2006-01-02 15:04:05"),
+			e.Entry, string(e.Status), term.Time(e.CreatedAt),
 			strconv.Itoa(e.Attempts), nextTry(e), cmp.Or(term.Printable(why), "-"),
 		})
 	}
@@ -147,8 +135,7 @@ func showOutbox(out term.Streams, all *client.Outbox, asJSON bool) error {
 		t := &all.Targets[i]
 		waits := more > 0 || slices.ContainsFunc(all.Entries, func(e statefs.OutboxItem) bool { return e.At == t.Name })
 		if t.Down && waits {
-			out.Notice("%s is down since %s: %s", term.Printable(t.Name),
-				t.Since.Local().Format("2006-01-02 15:04:05"), term.Printable(t.Error))
+			out.Notice("%s is down since %s: %s", term.Printable(t.Name), term.Time(*t.Since), term.Printable(t.Error))
 		}
 	}
 	return nil
@@ -160,7 +147,7 @@ func nextTry(e *statefs.OutboxItem) string {
 	case e.Status == statefs.DeliveryManual:
 		return "when a person acts"
 	case e.NextTryAt != nil:
-		return e.NextTryAt.Local().Format("15:04:05")
+		return e.NextTryAt.Local().Format(time.TimeOnly)
 	}
 	return "-"
 }

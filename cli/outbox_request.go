@@ -4,13 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
-	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/jobdir/jobdir/catalog"
-	"github.com/jobdir/jobdir/cli/backend"
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
@@ -30,7 +26,7 @@ shortened to the end of the ID: r42 or 42, r42.1-webhook. Without a daemon the r
 
 Instead of names a filter chooses deliveries: the command prints how many match, and requires a confirmation. That
 needs a daemon. A retry tries each target with one delivery at once, and with the others when that succeeds.`,
-		Args: usageArgs(needs("an entry or ID")),
+		Args: needs("an entry or ID"),
 		RunE: a.runs(func(ctx context.Context, s *session, texts []string) error {
 			if opts.filter.given() {
 				return opts.applyFilter(ctx, s)
@@ -39,7 +35,8 @@ needs a daemon. A retry tries each target with one delivery at once, and with th
 		}),
 	}
 	cmd.Flags().StringVar(&opts.args.Reason, "reason", "", "noted in the log of the daemon")
-	opts.filter.flags(cmd)
+	cmd.Flags().Bool("all", false, "all that there are")
+	opts.filter.addFlags(cmd, deliveryFilters, "entries", "all", "list them")
 	if ask == statefs.RetryDelivery {
 		addWait(cmd, &opts.wait, "each was tried, with the error, and 1 when one failed")
 	}
@@ -51,8 +48,7 @@ type deliveryRequest struct {
 	action statefs.DeliveryAction
 	args   statefs.Args
 	wait   waitFlag
-	// filter selects deliveries instead of names.
-	filter deliveryFilter
+	filter filter
 }
 
 func (r *deliveryRequest) request(ctx context.Context, s *session, texts []string) error {
@@ -60,12 +56,10 @@ func (r *deliveryRequest) request(ctx context.Context, s *session, texts []strin
 	if _, err := r.args.JSON(); err != nil {
 		return exit.Usagef("%w", err)
 	}
-	b, err := s.Open(ctx)
+	b, err := s.open(ctx, waitsOnDisk)
 	if err != nil {
 		return err
 	}
-	defer b.Close()
-	s.noDaemon(b, "a request waits on disk until one is")
 	if b.Away != "" && r.wait.given {
 		s.streams.Notice("nothing is delivered before a daemon starts: leave out --wait")
 	}
@@ -74,18 +68,12 @@ func (r *deliveryRequest) request(ctx context.Context, s *session, texts []strin
 		return err
 	}
 	return each(entries, func(entry string) error {
-		answer, err := b.RequestDelivery(ctx, entry, &backend.DeliveryRequest{
-			Action: r.action, Args: r.args, Wait: r.wait.atMost(),
-		})
-		if answer != nil {
-			for _, message := range answer.Messages {
-				s.streams.Notice("%s", message)
-			}
+		answers, err := b.RequestDelivery(ctx, entry, r.action, r.args, r.wait.atMost())
+		for i := range answers {
+			s.streams.Notice("%s", answers[i].Message)
+			err = errors.Join(err, printEntries(s.streams, answers[i].Entries))
 		}
-		if err != nil {
-			return err
-		}
-		return printEntries(s.streams, answer.Entries)
+		return err
 	})
 }
 
@@ -113,86 +101,27 @@ func printEntries(out term.Streams, entries []client.DeliveryAnswerEntry) error 
 	return nil
 }
 
-// deliveryFilter selects deliveries by properties instead of by name.
-type deliveryFilter struct {
-	consent
-	all    bool
-	values map[string]*string
-}
-
-// deliveryFilterFlags are the flags of the filter, with their help texts.
-var deliveryFilterFlags = [][2]string{
-	{"status", "all with this status: pending or failed_manual"},
-	{"kind", "all for targets of this kind: " + strings.Join(catalog.DeliveryKinds(), ", ")},
-	{"target", "all whose target has this text in what it is called"},
-	{"job", "all of this job: JOB or GROUP/JOB"},
-	{"older-than", "all that have waited longer than this, such as 90s, 1h or 2d"},
-}
-
-// flags adds the filter flags to a command, which then accepts either a filter or names.
-func (f *deliveryFilter) flags(cmd *cobra.Command) {
-	f.values = make(map[string]*string)
-	for _, flag := range deliveryFilterFlags {
-		f.values[flag[0]] = cmd.Flags().String(flag[0], "", flag[1])
-	}
-	cmd.Flags().BoolVar(&f.all, "all", false, "all that there are")
-	f.consentFlags(cmd, "with a filter: only list them")
-	byName := cmd.Args
-	cmd.Args = usageArgs(func(cmd *cobra.Command, args []string) error {
-		switch chosen := f.all || len(f.filter()) > 0; {
-		case !chosen && (f.dryRun || f.yes):
-			return errors.New("--dry-run and --yes are for a filter, such as --status or --all")
-		case !chosen:
-			return byName(cmd, args)
-		case len(args) > 0:
-			return errors.New("name entries or a filter, not both")
-		case cmd.Flags().Changed("wait"):
-			return errors.New("--wait is for entries, not for a filter")
-		}
-		return nil
-	})
-}
-
-// given reports whether the command line has a filter.
-func (f *deliveryFilter) given() bool { return f.all || len(f.filter()) > 0 }
-
-func (f *deliveryFilter) filter() url.Values {
-	filter := url.Values{}
-	for name, value := range f.values {
-		if *value != "" {
-			filter.Set(strings.ReplaceAll(name, "-", "_"), *value)
-		}
-	}
-	return filter
-}
-
 // applyFilter applies an action to all deliveries that match: it prints their number, asks for
 // confirmation, acts, and reports each failure.
 func (r *deliveryRequest) applyFilter(ctx context.Context, s *session) error {
-	filter := r.filter.filter()
-	if r.filter.all && len(filter) == 0 && r.action == statefs.DropDelivery {
-		filter.Set("status", "pending,failed_manual") // open deliveries; no filter drops nothing
-	}
 	r.args.By = userName()
-	c, err := s.Connect(ctx)
+	c, err := s.connect(ctx)
 	if err != nil {
 		return err
 	}
-	defer c.Close()
-	found, err := c.BulkDeliveries(ctx, r.action, filter, r.args, true)
+	found, err := c.BulkDeliveries(ctx, r.action, r.filter.Values, r.args, true)
 	if err != nil {
 		return err
 	}
 	count := term.Plural(found.Total, "delivery matches", "deliveries match")
-	act, err := mayAct(&r.filter.consent, s.streams, count, string(r.action), found.Total, found.Entries)
+	act, err := mayAct(&r.filter, s.streams, count, string(r.action), found.Total, found.Entries)
 	if err != nil || !act {
 		return err
 	}
-	done, err := c.BulkDeliveries(ctx, r.action, filter, r.args, false)
+	done, err := c.BulkDeliveries(ctx, r.action, r.filter.Values, r.args, false)
 	for _, f := range done.Failures {
 		s.streams.Notice("%s %s: %s", r.action, f.Entry, term.Printable(f.Error))
 	}
-	s.streams.Notice("%s: %s, %s", r.action, term.Plural(done.Done, "delivery", "deliveries"),
-		term.Plural(len(done.Failures), "failure", "failures"))
-	return outcomeOfBulk(done.Done, len(done.Failures), err)
+	changed := term.Plural(done.Done, "delivery", "deliveries")
+	return reportBulk(s.streams, string(r.action), changed, done.Done, len(done.Failures), err)
 }

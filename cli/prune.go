@@ -9,13 +9,8 @@ import (
 	"github.com/jobdir/jobdir/cli/term"
 )
 
-type pruneOptions struct {
-	dryRun bool
-	json   bool
-}
-
 func (a *app) pruneCommand() *cobra.Command {
-	var opts pruneOptions
+	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "prune",
 		Short: "Delete ended operations that are not to be kept longer",
@@ -24,19 +19,21 @@ daemon does the same automatically, by its own settings; without one, prune hold
 runs. It keeps operations that are live or pinned, that another one retries, that a live one comes after, or whose
 result is still to be delivered.`,
 		Args: noArguments,
-		RunE: a.opens(opts.prune),
+		RunE: a.opens("", func(ctx context.Context, s *session, b *backend.Backend, _ []string) error {
+			return s.prune(ctx, b, dryRun)
+		}),
 	}
-	cmd.Flags().BoolVarP(&opts.dryRun, "dry-run", "n", false, "only print what would be deleted")
-	jsonFlag(cmd, &opts.json)
+	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "only print what would be deleted")
+	jsonFlag(cmd)
 	return cmd
 }
 
-func (opts *pruneOptions) prune(ctx context.Context, s *session, b *backend.Backend, _ []string) error {
-	pruned, err := b.Prune(ctx, opts.dryRun)
+func (s *session) prune(ctx context.Context, b *backend.Backend, dryRun bool) error {
+	pruned, err := b.Prune(ctx, dryRun)
 	if err != nil {
 		return err
 	}
-	if opts.json {
+	if s.json {
 		return s.streams.JSON(pruned)
 	}
 	for _, op := range pruned.Operations {
@@ -48,7 +45,7 @@ func (opts *pruneOptions) prune(ctx context.Context, s *session, b *backend.Back
 		s.streams.Notice("and %d more", more)
 	}
 	done := "deleted"
-	if opts.dryRun {
+	if dryRun {
 		done = "would be deleted"
 	}
 	s.streams.Notice("%s, %d bytes: %s", term.Plural(pruned.Count, "operation", "operations"), pruned.Bytes, done)

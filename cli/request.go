@@ -53,19 +53,28 @@ func (a *app) actionCommands() (list []*cobra.Command) {
 			if spec.OnEnded {
 				by = "--status STATUS"
 			}
+			cmd.Args = needsIDs
 			cmd.Use += fmt.Sprintf(" | %s %s ...", spec.Action, by)
-			opts.bulk.byFilter(cmd)
+			opts.filter.addFlags(cmd, operationFilters, "IDs", "job", "print how many match")
 		}
-		jsonFlag(cmd, &opts.json)
+		jsonFlag(cmd)
 		cmd.RunE = a.runs(func(ctx context.Context, s *session, args []string) error {
-			if opts.bulk.given() {
-				return opts.bulk.apply(ctx, s, string(opts.action), opts.json)
+			if opts.filter.given() {
+				return opts.filter.apply(ctx, s, string(opts.action))
 			}
 			return run(ctx, s, args)
 		})
 		list = append(list, cmd)
 	}
 	return list
+}
+
+// needsIDs checks that there are IDs, for a command that may have a filter instead.
+func needsIDs(cmd *cobra.Command, args []string) error {
+	if err := needs("an ID")(cmd, args); err != nil {
+		return fmt.Errorf("%w, or a filter such as --status", err)
+	}
+	return nil
 }
 
 const (
@@ -92,8 +101,7 @@ type requestOptions struct {
 	pairs            map[string]string // the values of a set
 	failedItems      bool              // for a retry
 	wait             waitFlag
-	json             bool
-	bulk             bulkOptions
+	filter           filter
 }
 
 // requestFlags gives a command the flags of an action that concerns no step.
@@ -122,8 +130,9 @@ func (o *requestOptions) params() (list []client.Arg) {
 }
 
 // report prints the answer to a request, and returns an error if the command waits for an effect that did not occur.
-func (o *requestOptions) report(out term.Streams, id statefs.ID, answer *client.Answer) error {
-	if !o.json {
+func (o *requestOptions) report(s *session, id statefs.ID, answer *client.Answer) error {
+	out := s.streams
+	if !s.json {
 		out.Notice("%s", term.Printable(answer.Message))
 	}
 	late, why := "did not take effect", ""
@@ -149,12 +158,10 @@ func (o *requestOptions) request(ctx context.Context, s *session, texts []string
 	if o.force {
 		request.Action = o.action.Spec().Force
 	}
-	b, err := s.Open(ctx)
+	b, err := s.open(ctx, waitsOnDisk)
 	if err != nil {
 		return err
 	}
-	defer b.Close()
-	s.noDaemon(b, "a request waits on disk until one is")
 	if b.Away != "" && o.wait.given && !o.action.Spec().OnStep {
 		s.streams.Notice("nothing takes effect before a daemon starts: leave out --wait")
 	}
@@ -174,10 +181,10 @@ func (o *requestOptions) request(ctx context.Context, s *session, texts []string
 				return o.wait.noEffect(err)
 			}
 			answers = append(answers, answer)
-			return o.report(s.streams, id, answer)
+			return o.report(s, id, answer)
 		})
 	}
-	if o.json {
+	if s.json {
 		return errors.Join(err, s.streams.JSON(answers))
 	}
 	return err
@@ -185,11 +192,10 @@ func (o *requestOptions) request(ctx context.Context, s *session, texts []string
 
 // deleteOperations deletes operations, which only a daemon can.
 func deleteOperations(ctx context.Context, s *session, texts []string) error {
-	c, err := s.Connect(ctx)
+	c, err := s.connect(ctx)
 	if err != nil {
 		return err
 	}
-	defer c.Close()
 	ids, err := backend.Remote(c).IDs(ctx, texts)
 	if err != nil {
 		return err

@@ -19,59 +19,48 @@ func (o *requestOptions) retryFlags(a *app, cmd *cobra.Command) {
 		"do only the items that failed, and nothing that was never begun")
 	addWait(cmd, &o.wait, "they have ended, with the outcome")
 	cmd.PreRunE = func(*cobra.Command, []string) error {
-		if o.step+o.reason+o.by != "" && (o.bulk.given() || o.failedItems) {
+		if o.step+o.reason+o.by != "" && (o.filter.given() || o.failedItems) {
 			return exit.Usagef("--step, --reason and --by are for IDs, and go neither with a filter nor with --failed-items")
 		}
 		return nil
 	}
 }
 
+// retry retries first and waits afterwards: a wait ends immediately for an operation that waits for a person.
 func (o *requestOptions) retry(ctx context.Context, s *session, texts []string) error {
 	return s.streams.Following(ctx, func(ctx context.Context) error {
-		return s.with(ctx, func(b *backend.Backend) error { return o.retryAll(ctx, s, b, texts) })
-	})
-}
-
-func (o *requestOptions) retryAll(ctx context.Context, s *session, b *backend.Backend, texts []string) error {
-	if o.wait.given {
-		return o.retryAndWait(ctx, s, b, texts)
-	}
-	ids, err := b.IDs(ctx, texts)
-	if err != nil {
-		return err
-	}
-	return each(ids, func(id statefs.ID) error {
-		_, err := o.retryOne(ctx, s, b, id)
-		return err
-	})
-}
-
-// retryAndWait retries first and waits afterwards: a wait ends immediately for an operation that waits for a person.
-func (o *requestOptions) retryAndWait(ctx context.Context, s *session, b *backend.Backend, texts []string) error {
-	if b.Away != "" {
-		return &client.UnreachableError{
-			Address: b.Away,
-			Err:     errors.New("nothing ends before a daemon runs: start it with 'jobdir serve', or leave --wait away"),
+		b, err := s.open(ctx, "")
+		if err != nil {
+			return err
 		}
-	}
-	ctx, stop := interruptible(ctx, "wait", o.wait.limit)
-	defer stop()
-	ids, err := b.IDs(ctx, texts)
-	if err != nil {
-		return err
-	}
-	var begun []statefs.ID
-	err = each(ids, func(id statefs.ID) error {
-		again, err := o.retryOne(ctx, s, b, id)
-		if err == nil {
-			begun = append(begun, again)
+		if o.wait.given && b.Away != "" {
+			return &client.UnreachableError{
+				Address: b.Away,
+				Err:     errors.New("nothing ends before a daemon runs: start it with 'jobdir serve', or leave --wait away"),
+			}
 		}
-		return o.wait.noEffect(err)
+		if o.wait.given {
+			var stop func()
+			ctx, stop = interruptible(ctx, "wait", o.wait.limit)
+			defer stop()
+		}
+		ids, err := b.IDs(ctx, texts)
+		if err != nil {
+			return err
+		}
+		var begun []statefs.ID
+		err = each(ids, func(id statefs.ID) error {
+			again, err := o.retryOne(ctx, s, b, id)
+			if err == nil {
+				begun = append(begun, again)
+			}
+			return o.wait.noEffect(err)
+		})
+		if !o.wait.given || len(begun) == 0 {
+			return err
+		}
+		return errors.Join(err, waitFor(ctx, s, b.Client, forEnd, begun))
 	})
-	if len(begun) == 0 {
-		return err
-	}
-	return errors.Join(err, waitFor(ctx, b, s.streams, waitOptions{json: o.json}, begun))
 }
 
 // retryOne retries one operation, prints the outcome, and returns the ID of the operation that does the work
@@ -90,16 +79,16 @@ func (o *requestOptions) retryOne(ctx context.Context, s *session, b *backend.Ba
 		s.streams.Notice("operation %s does the same and has not ended: nothing new was made", answer.ID)
 		return answer.ID, nil
 	case o.wait.given && answer != nil:
-		if !o.json {
+		if !s.json {
 			s.streams.Notice("%s", answer.Message)
 		}
 		if answer.Changed != nil && !*answer.Changed {
 			return id, exit.With(exit.Failure)
 		}
 		return id, nil
-	case o.json && o.wait.given: // the outcome includes the ID
+	case s.json && o.wait.given: // the outcome includes the ID
 		return id, nil
-	case o.json && b.Away == "":
+	case s.json && b.Away == "":
 		return id, s.streams.JSON(again)
 	case again.Operation != nil:
 		return id, s.streams.Line("%s", id)

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jobdir/jobdir/cli/exit"
-	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -20,7 +19,6 @@ import (
 type runOptions struct {
 	detach bool
 	raw    bool
-	json   bool
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -42,7 +40,7 @@ is pressed twice, the operation is left running. An operation never ends because
 	flags := cmd.Flags()
 	flags.BoolVarP(&opts.detach, "detach", "d", false, "print the ID and return at once")
 	flags.BoolVar(&opts.raw, "raw", false, "write the stream as the daemon sends it, with header and footer")
-	flags.BoolVar(&opts.json, "json", false, "write the log to stderr, and the footer as JSON to stdout")
+	flags.Bool("json", false, "write the log to stderr, and the footer as JSON to stdout")
 	return cmd
 }
 
@@ -51,50 +49,51 @@ func (opts *runOptions) run(ctx context.Context, s *session, args []string) erro
 	if err != nil {
 		return err
 	}
-	if opts.raw && (opts.json || opts.detach) {
+	if opts.raw && (s.json || opts.detach) {
 		return exit.Usagef("--raw goes with neither --json nor --detach")
 	}
 	params, err := parsePairs(args[1:])
 	if err != nil {
 		return err
 	}
-	c, err := s.Connect(ctx)
+	c, err := s.connect(ctx)
 	if err != nil {
 		return err
 	}
-	defer c.Close()
 	op, err := c.SubmitText(ctx, group, job, params)
 	if err != nil {
 		return err
 	}
 	switch {
-	case opts.detach && opts.json:
+	case opts.detach && s.json:
 		return s.streams.JSON(op.Raw)
 	case opts.detach:
 		return s.streams.Line("%s", op.ID)
 	}
 	s.streams.Notice("started %s", op.ID)
-	w := &watcher{streams: s.streams, client: c, id: op.ID, signals: make(chan os.Signal, 2), waitSettled: c.WaitSettled}
+	w := &watcher{
+		streams: s.streams, client: c, id: op.ID, to: s.streams.Out, signals: make(chan os.Signal, 2),
+		wrote: make(chan struct{}, 1),
+	}
+	if s.json {
+		w.to = s.streams.Err
+	}
 	signal.Notify(w.signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(w.signals)
 	footer, err := w.watch(ctx, func(ctx context.Context) (*client.Footer, error) {
-		to := s.streams.Out
-		if opts.json {
-			to = s.streams.Err
-		}
-		return c.FollowTo(ctx, op.ID, 0, w.receiver(w.gate(to), opts.raw))
+		return c.FollowTo(ctx, op.ID, 0, w.receiver(opts.raw))
 	})
 	if err != nil {
 		return explainCut(err)
 	}
-	return finish(s.streams, op.ID, footer, opts.json)
+	return s.finish(op.ID, footer)
 }
 
 // finish prints the result of an operation and returns it as the exit code.
-func finish(out term.Streams, id statefs.ID, footer *client.Footer, asJSON bool) error {
-	out.Notice("%s", summary(id, footer))
-	if asJSON {
-		if err := out.JSON(footer.Raw); err != nil {
+func (s *session) finish(id statefs.ID, footer *client.Footer) error {
+	s.streams.Notice("%s", summary(id, footer))
+	if s.json {
+		if err := s.streams.JSON(footer.Raw); err != nil {
 			return err
 		}
 	}

@@ -14,12 +14,16 @@ import (
 	"github.com/jobdir/jobdir/cli/backend"
 	"github.com/jobdir/jobdir/cli/config"
 	"github.com/jobdir/jobdir/cli/term"
+	"github.com/jobdir/jobdir/client"
 )
 
 // session is one command at work: its settings, the way to the storage, and its streams.
 type session struct {
 	*backend.Target
 	streams term.Streams
+	flags   *pflag.FlagSet
+	json    bool     // the flag --json
+	closers []func() // what the end of the command closes
 }
 
 func (a *app) session(cmd *cobra.Command) (*session, error) {
@@ -28,10 +32,11 @@ func (a *app) session(cmd *cobra.Command) (*session, error) {
 		return nil, err
 	}
 	handlers := func() []string { return slices.Collect(maps.Keys(a.options.Handlers)) }
-	return &session{&backend.Target{
+	asJSON, _ := cmd.Flags().GetBool("json") // false for a command without the flag
+	return &session{Target: &backend.Target{
 		Config: conf, Server: a.server, Notice: a.streams.Notice,
 		Catalog: catalog.Options{Extra: a.options.Definitions, Handlers: handlers},
-	}, a.streams}, nil
+	}, streams: a.streams, flags: cmd.Flags(), json: asJSON}, nil
 }
 
 // runs makes the function of a command that runs do.
@@ -41,26 +46,48 @@ func (a *app) runs(do func(context.Context, *session, []string) error) func(*cob
 		if err != nil {
 			return err
 		}
+		defer func() {
+			for _, closer := range s.closers {
+				closer()
+			}
+		}()
 		return do(cmd.Context(), s, args)
 	}
 }
 
-// opens is runs for a command that needs the storage, by a daemon or by its directory.
-func (a *app) opens(do func(context.Context, *session, *backend.Backend, []string) error,
+// opens is runs for a command that needs the storage; away is the parameter of open.
+func (a *app) opens(away string, do func(context.Context, *session, *backend.Backend, []string) error,
 ) func(*cobra.Command, []string) error {
 	return a.runs(func(ctx context.Context, s *session, args []string) error {
-		return s.with(ctx, func(b *backend.Backend) error { return do(ctx, s, b, args) })
+		b, err := s.open(ctx, away)
+		if err != nil {
+			return err
+		}
+		return do(ctx, s, b, args)
 	})
 }
 
-// with calls do with the storage, by a daemon or by its directory.
-func (s *session) with(ctx context.Context, do func(*backend.Backend) error) error {
+// open opens the storage, by a daemon or by its directory, until the command ends. away is what it tells a person
+// about a command that works without a daemon; "" for nothing.
+func (s *session) open(ctx context.Context, away string) (*backend.Backend, error) {
 	b, err := s.Open(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer b.Close()
-	return do(b)
+	s.closers = append(s.closers, b.Close)
+	if away != "" {
+		s.noDaemon(b, away)
+	}
+	return b, nil
+}
+
+// connect connects to a daemon until the command ends.
+func (s *session) connect(ctx context.Context) (*client.Client, error) {
+	c, err := s.Connect(ctx)
+	if err == nil {
+		s.closers = append(s.closers, c.Close)
+	}
+	return c, err
 }
 
 // follows is runs for a command that may take long: it ends when the reader of its output is gone.
@@ -77,8 +104,11 @@ func (s *session) noDaemon(b *backend.Backend, so string) {
 	}
 }
 
-// readFromDirectory is what noDaemon tells of a command that reads.
-const readFromDirectory = "the output is read from the directory"
+// What noDaemon tells of reads, and of requests.
+const (
+	readFromDirectory = "the output is read from the directory"
+	waitsOnDisk       = "a request waits on disk until one is"
+)
 
 // each calls do for all things, also after an error.
 func each[T any](all []T, do func(T) error) error {
@@ -90,8 +120,19 @@ func each[T any](all []T, do func(T) error) error {
 }
 
 // jsonFlag adds --json to a command that prints data.
-func jsonFlag(cmd *cobra.Command, on *bool) {
-	cmd.Flags().BoolVar(on, "json", false, "print JSON")
+func jsonFlag(cmd *cobra.Command) { cmd.Flags().Bool("json", false, "print JSON") }
+
+// print prints data: value as JSON, or else a table.
+func (s *session) print(value any, head []string, rows [][]string) error {
+	if s.json {
+		return s.streams.JSON(value)
+	}
+	return s.streams.Table(head, rows)
+}
+
+// printList prints a list: as JSON under its name, or else as a table.
+func printList[T any](s *session, name string, all []T, head []string, rows [][]string) error {
+	return s.print(map[string]any{name: append([]T{}, all...), "count": len(all)}, head, rows)
 }
 
 // plainFlagError rewords an error of the flag parser for people.

@@ -17,23 +17,20 @@ import (
 )
 
 func (a *app) showCommand() *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:               "show ID",
 		Short:             "Show what is known of an operation, live or ended",
 		Long:              `show prints the record of an operation. Without a daemon it reads it from the storage directory.`,
 		Args:              exactlyOne("the ID of an operation"),
 		ValidArgsFunction: a.completeIDs(1),
-		RunE: a.opens(func(ctx context.Context, s *session, b *backend.Backend, args []string) error {
-			return s.show(ctx, b, args[0], asJSON)
-		}),
+		RunE:              a.opens("", show),
 	}
-	jsonFlag(cmd, &asJSON)
+	jsonFlag(cmd)
 	return cmd
 }
 
-func (s *session) show(ctx context.Context, b *backend.Backend, text string, asJSON bool) error {
-	id, err := b.ID(ctx, text)
+func show(ctx context.Context, s *session, b *backend.Backend, args []string) error {
+	id, err := b.ID(ctx, args[0])
 	if err != nil {
 		return err
 	}
@@ -41,12 +38,12 @@ func (s *session) show(ctx context.Context, b *backend.Backend, text string, asJ
 	if err != nil {
 		return err
 	}
-	if asJSON {
+	if s.json {
 		return s.streams.JSON(op.Raw)
 	}
 	full := api.Operation{Record: new(statefs.Record)}
 	if err := json.Unmarshal(op.Raw, &full); err != nil {
-		return fmt.Errorf("show %s: %w", text, err)
+		return fmt.Errorf("show %s: %w", args[0], err)
 	}
 	if full.Problem != "" {
 		return fmt.Errorf("show %s: %s", full.ID, term.Printable(full.Problem))
@@ -62,132 +59,95 @@ func (s *session) show(ctx context.Context, b *backend.Backend, text string, asJ
 	return showRecord(s.streams, full.Record, full.Waiting, view)
 }
 
-// recordLine is a line of show, or several of one name; without a text it is left out.
-type recordLine struct {
-	name  string
-	text  func(*statefs.Record) string
-	texts func(*statefs.Record) []string
+// recordText is what show prints of a record: lines of a name and a text. A line without a text is left out.
+type recordText []string
+
+func (t *recordText) add(name, text string) {
+	if text != "" {
+		*t = append(*t, fmt.Sprintf("%-11s %s", name, term.Printable(text)))
+	}
 }
 
-// recordLines are the fields of a record in the order in which people read them.
-var recordLines = []recordLine{
-	{name: "id", text: func(r *statefs.Record) string { return r.ID.String() }},
-	{name: "job", text: func(r *statefs.Record) string { return strings.Trim(r.Group+"/"+r.Job, "/") }},
-	{name: "status", text: statusLine},
-	{name: "reason", text: func(r *statefs.Record) string { return r.Reason }},
-	{name: waitingLine},
-	{name: "stalled", text: func(r *statefs.Record) string { return shownTime(r.StalledAt) }},
-	{name: "error", text: func(r *statefs.Record) string {
-		if r.Error == nil {
-			return ""
-		}
-		return r.Error.Code + ": " + r.Error.Message
-	}},
-	{name: "exit code", text: func(r *statefs.Record) string {
-		if r.ExitCode == nil {
-			return ""
-		}
-		return strconv.Itoa(*r.ExitCode)
-	}},
-	{name: "signal", text: func(r *statefs.Record) string { return r.Signal }},
-	{name: "params", text: func(r *statefs.Record) string { return string(r.Params) }},
-	{name: "corrected", text: func(r *statefs.Record) string {
-		now, err := r.EffectiveParams()
-		if len(r.Corrected) == 0 || err != nil {
-			return ""
-		}
-		return string(now)
-	}},
-	{name: "tags", text: func(r *statefs.Record) string { return strings.Join(r.Tags, ", ") }},
-	{name: "key", text: func(r *statefs.Record) string { return r.Key }},
-	{name: "lane", text: func(r *statefs.Record) string { return r.Lane }},
-	{name: "limits", text: func(r *statefs.Record) string { return strings.Join(r.Limits, ", ") }},
-	{name: "priority", text: func(r *statefs.Record) string { return unlessZero("%d", r.Priority) }},
-	{name: "after", text: func(r *statefs.Record) string {
-		var after []string
-		for _, id := range r.After {
-			after = append(after, id.String())
-		}
-		if len(after) == 0 {
-			return ""
-		}
-		return strings.Join(after, ", ") + " (" + r.Require + ")"
-	}},
-	{name: "not before", text: func(r *statefs.Record) string { return shownTime(r.NotBefore) }},
-	{name: "retry of", text: func(r *statefs.Record) string {
-		if r.RetryOf == nil {
-			return ""
-		}
-		return r.RetryOf.String()
-	}},
-	{name: "then", text: func(r *statefs.Record) string {
-		if r.Then == nil {
-			return ""
-		}
-		return r.Then.ID.String() + r.Then.Error
-	}},
-	{name: "created by", text: func(r *statefs.Record) string { return r.CreatedBy }},
-	{name: "created", text: func(r *statefs.Record) string { return shownTime(&r.CreatedAt) }},
-	{name: "started", text: func(r *statefs.Record) string { return shownTime(r.StartedAt) }},
-	{name: "finished", text: func(r *statefs.Record) string { return shownTime(r.FinishedAt) }},
-	{name: "end number", text: func(r *statefs.Record) string { return unlessZero("%d", r.FinishedSeq) }},
-	{name: "paused", text: func(r *statefs.Record) string { return unlessZero("%.3f s", r.PausedSeconds) }},
-	{name: "alive", text: func(r *statefs.Record) string { return shownTime(r.HeartbeatAt) }},
-	{name: "progress", text: func(r *statefs.Record) string {
-		if r.Progress == nil {
-			return ""
-		}
-		return term.Progress(r.Progress)
-	}},
-	{name: "items", text: func(r *statefs.Record) string {
-		if r.Processed+r.FailedN == 0 {
-			return ""
-		}
-		return fmt.Sprintf("%d processed, %d failed", r.Processed, r.FailedN)
-	}},
-	{name: "runs", text: func(r *statefs.Record) string {
-		if len(r.Steps) > 0 { // attempts count for the current step
-			return fmt.Sprintf("%d of steps, %d were interrupted, %d were rescued", r.Run, r.Interrupts, r.Rescues)
-		}
-		return fmt.Sprintf("%d (%d ended by themselves, %d were interrupted, %d were rescued)", r.Starts,
-			r.Attempts, r.Interrupts, r.Rescues)
-	}},
-	{name: "deaths", text: func(r *statefs.Record) string {
-		var times []string
-		for i := range r.DiedAt {
-			times = append(times, shownTime(&r.DiedAt[i]))
-		}
-		return strings.Join(times, ", ")
-	}},
-	{name: "processor", text: func(r *statefs.Record) string {
-		if r.Resources == nil {
-			return ""
-		}
-		return fmt.Sprintf("%.2f s user, %.2f s system", r.Resources.UserSeconds, r.Resources.SystemSeconds)
-	}},
-	{name: "artifacts", text: func(r *statefs.Record) string { return strings.Join(r.Artifacts, ", ") }},
-	{name: "delivery", texts: func(r *statefs.Record) (lines []string) {
-		for i := range r.Deliveries {
-			lines = append(lines, deliveryLine(r.ID, &r.Deliveries[i]))
-		}
-		return lines
-	}},
-	{name: "pinned", text: func(r *statefs.Record) string {
-		if r.Pinned {
-			return "yes"
-		}
-		return ""
-	}},
-	{name: "act", texts: func(r *statefs.Record) (lines []string) {
-		for i := range r.ActionRecords {
-			lines = append(lines, actionLine(&r.ActionRecords[i]))
-		}
-		return lines
-	}},
+// addRequest adds what an operation is, what it was submitted with, and why it waits.
+func (t *recordText) addRequest(r *statefs.Record, waiting *statefs.Waiting) {
+	t.add("id", r.ID.String())
+	t.add("job", strings.Trim(r.Group+"/"+r.Job, "/"))
+	t.add("status", statusLine(r))
+	t.add("reason", r.Reason)
+	t.add("waiting", waitingText(waiting))
+	t.add("stalled", shownTime(r.StalledAt))
+	if r.Error != nil {
+		t.add("error", r.Error.Code+": "+r.Error.Message)
+	}
+	if r.ExitCode != nil {
+		t.add("exit code", strconv.Itoa(*r.ExitCode))
+	}
+	t.add("signal", r.Signal)
+	t.add("params", string(r.Params))
+	if now, err := r.EffectiveParams(); len(r.Corrected) > 0 && err == nil {
+		t.add("corrected", string(now))
+	}
+	t.add("tags", strings.Join(r.Tags, ", "))
+	t.add("key", r.Key)
+	t.add("lane", r.Lane)
+	t.add("limits", strings.Join(r.Limits, ", "))
+	t.add("priority", unlessZero("%d", r.Priority))
+	var after []string
+	for _, id := range r.After {
+		after = append(after, id.String())
+	}
+	if len(after) > 0 {
+		t.add("after", strings.Join(after, ", ")+" ("+r.Require+")")
+	}
+	t.add("not before", shownTime(r.NotBefore))
+	if r.RetryOf != nil {
+		t.add("retry of", r.RetryOf.String())
+	}
+	if r.Then != nil {
+		t.add("then", r.Then.ID.String()+r.Then.Error)
+	}
 }
 
-// waitingLine is the one line that is not in the record: only a daemon knows it.
-const waitingLine = "waiting"
+// addWork adds what has happened to an operation.
+func (t *recordText) addWork(r *statefs.Record) {
+	t.add("created by", r.CreatedBy)
+	t.add("created", shownTime(&r.CreatedAt))
+	t.add("started", shownTime(r.StartedAt))
+	t.add("finished", shownTime(r.FinishedAt))
+	t.add("end number", unlessZero("%d", r.FinishedSeq))
+	t.add("paused", unlessZero("%.3f s", r.PausedSeconds))
+	t.add("alive", shownTime(r.HeartbeatAt))
+	if r.Progress != nil {
+		t.add("progress", term.Progress(r.Progress))
+	}
+	if r.Processed+r.FailedN != 0 {
+		t.add("items", fmt.Sprintf("%d processed, %d failed", r.Processed, r.FailedN))
+	}
+	if len(r.Steps) > 0 { // attempts count for the current step
+		t.add("runs", fmt.Sprintf("%d of steps, %d were interrupted, %d were rescued", r.Run, r.Interrupts, r.Rescues))
+	} else {
+		t.add("runs", fmt.Sprintf("%d (%d ended by themselves, %d were interrupted, %d were rescued)", r.Starts,
+			r.Attempts, r.Interrupts, r.Rescues))
+	}
+	var deaths []string
+	for i := range r.DiedAt {
+		deaths = append(deaths, shownTime(&r.DiedAt[i]))
+	}
+	t.add("deaths", strings.Join(deaths, ", "))
+	if u := r.Resources; u != nil {
+		t.add("processor", fmt.Sprintf("%.2f s user, %.2f s system", u.UserSeconds, u.SystemSeconds))
+	}
+	t.add("artifacts", strings.Join(r.Artifacts, ", "))
+	for i := range r.Deliveries {
+		t.add("delivery", deliveryLine(r.ID, &r.Deliveries[i]))
+	}
+	if r.Pinned {
+		t.add("pinned", "yes")
+	}
+	for i := range r.ActionRecords {
+		t.add("act", actionLine(&r.ActionRecords[i]))
+	}
+}
 
 func statusLine(r *statefs.Record) string {
 	status := string(r.Status)
@@ -223,43 +183,16 @@ func waitingText(w *statefs.Waiting) string {
 
 // showRecord prints a record for people: its fields, why it waits, and its steps.
 func showRecord(out term.Streams, rec *statefs.Record, waiting *statefs.Waiting, drawn *stepsView) error {
-	for _, line := range recordLines {
-		var texts []string
-		switch {
-		case line.name == waitingLine:
-			texts = []string{waitingText(waiting)}
-		case line.texts != nil:
-			texts = line.texts(rec)
-		default:
-			texts = []string{line.text(rec)}
-		}
-		for _, text := range texts {
-			if err := showPair(out, line.name, text); err != nil {
-				return err
-			}
-		}
-	}
+	var text recordText
+	text.addRequest(rec, waiting)
+	text.addWork(rec)
 	if len(drawn.steps) > 0 {
-		for _, line := range drawn.lines() {
-			if err := out.Line("%s", line); err != nil {
-				return err
-			}
-		}
+		text = append(text, drawn.lines()...)
 	}
 	for _, t := range rec.Transitions {
-		if err := showPair(out, "state", fmt.Sprintf("%s  %s (%s)", shownTime(&t.At), t.To, t.Cause)); err != nil {
-			return err
-		}
+		text.add("state", fmt.Sprintf("%s  %s (%s)", shownTime(&t.At), t.To, t.Cause))
 	}
-	return nil
-}
-
-// showPair prints a name and its text, unless that is empty.
-func showPair(out term.Streams, name, text string) error {
-	if text == "" {
-		return nil
-	}
-	return out.Line("%-11s %s", name, term.Printable(text))
+	return out.Line("%s", strings.Join(text, "\n"))
 }
 
 func shownTime(at *time.Time) string {

@@ -157,11 +157,7 @@ func lastOutput(ctx context.Context, b *backend.Backend, id statefs.ID, step str
 		return nil
 	}
 	defer log.Close()
-	return lastLines(log)
-}
-
-func lastLines(from io.Reader) []string {
-	data, err := io.ReadAll(io.LimitReader(from, outputBytes))
+	data, err := io.ReadAll(io.LimitReader(log, outputBytes))
 	if err != nil {
 		return nil // the output is optional
 	}

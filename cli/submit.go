@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/jobdir/jobdir/cli/backend"
 	"github.com/jobdir/jobdir/cli/exit"
@@ -26,8 +27,6 @@ type submitOptions struct {
 	tags           []string
 	key            string
 	idempotencyKey string
-	json           bool
-	changed        func(flag string) bool
 }
 
 func (a *app) submitCommand() *cobra.Command {
@@ -45,10 +44,7 @@ Without a daemon the submission is left in the folder new/ of the storage, where
 		Example:           "  jobdir submit files/checksum path=. --priority 5\n  jobdir submit - <requests.json",
 		Args:              needs("GROUP/JOB, or -"),
 		ValidArgsFunction: a.completeJob,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			opts.changed = cmd.Flags().Changed
-			return a.runs(opts.submit)(cmd, args)
-		},
+		RunE:              a.runs(opts.submit),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&opts.params, "params", "", "the parameters as a JSON object, in place of NAME=VALUE")
@@ -62,16 +58,16 @@ Without a daemon the submission is left in the folder new/ of the storage, where
 	flags.StringVar(&opts.key, "key", "", "the key in place of that of the job; an empty one is none")
 	flags.StringVar(&opts.idempotencyKey, "idempotency-key", "",
 		"a name of this submit: a repetition with the same name returns the same operation")
-	jsonFlag(cmd, &opts.json)
+	jsonFlag(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("after", a.completeIDs(0)) // the flag exists
 	return cmd
 }
 
 func (o *submitOptions) submit(ctx context.Context, s *session, args []string) error {
 	if args[0] == "-" {
-		return o.submitInput(ctx, s, args)
+		return submitInput(ctx, s, args)
 	}
-	members, err := o.members()
+	members, err := o.members(s.flags)
 	if err != nil {
 		return err
 	}
@@ -87,11 +83,10 @@ func (o *submitOptions) submit(ctx context.Context, s *session, args []string) e
 	if o.params != "" && len(pairs) > 0 {
 		return exit.Usagef("give the parameters as NAME=VALUE or with --params, not both")
 	}
-	b, err := s.Open(ctx)
+	b, err := s.open(ctx, "")
 	if err != nil {
 		return err
 	}
-	defer b.Close()
 	if len(o.after) > 0 {
 		if members["after"], err = b.IDs(ctx, o.after); err != nil {
 			return fmt.Errorf("--after: %w", err)
@@ -110,18 +105,18 @@ func (o *submitOptions) submit(ctx context.Context, s *session, args []string) e
 	if err != nil {
 		return fmt.Errorf("submit: %w", err)
 	}
-	return o.submitTo(ctx, s, b, data)
+	return submitTo(ctx, s, b, data)
 }
 
 // members returns the given options by their names in JSON.
-func (o *submitOptions) members() (map[string]any, error) {
+func (o *submitOptions) members(flags *pflag.FlagSet) (map[string]any, error) {
 	members := map[string]any{}
 	for flag, value := range map[string]any{
 		"priority": o.priority, "delay": o.delay, "not-before": o.notBefore, "after": o.after, "require": o.require,
 		"tag": o.tags, "key": o.key,
 		"idempotency-key": o.idempotencyKey,
 	} {
-		if !o.changed(flag) {
+		if !flags.Changed(flag) {
 			continue
 		}
 		name := strings.ReplaceAll(flag, "-", "_")
@@ -146,7 +141,7 @@ func (o *submitOptions) members() (map[string]any, error) {
 }
 
 // submitInput submits the operations that stdin describes.
-func (o *submitOptions) submitInput(ctx context.Context, s *session, args []string) error {
+func submitInput(ctx context.Context, s *session, args []string) error {
 	if len(args) > 1 {
 		return exit.Usagef("submit - reads everything from stdin")
 	}
@@ -160,11 +155,15 @@ func (o *submitOptions) submitInput(ctx context.Context, s *session, args []stri
 	if !json.Valid(data) {
 		return exit.Usagef("stdin is not JSON: give one object, or an array of them, as in [{\"job\": \"group/name\", \"params\": {}}]")
 	}
-	return s.with(ctx, func(b *backend.Backend) error { return o.submitTo(ctx, s, b, data) })
+	b, err := s.open(ctx, "")
+	if err != nil {
+		return err
+	}
+	return submitTo(ctx, s, b, data)
 }
 
 // submitTo submits and prints the result.
-func (o *submitOptions) submitTo(ctx context.Context, s *session, b *backend.Backend, data json.RawMessage) error {
+func submitTo(ctx context.Context, s *session, b *backend.Backend, data json.RawMessage) error {
 	submitted, err := b.Submit(ctx, data)
 	if err != nil {
 		return err
@@ -172,7 +171,7 @@ func (o *submitOptions) submitTo(ctx context.Context, s *session, b *backend.Bac
 	if name := submitted.File; name != "" {
 		s.noDaemon(b, fmt.Sprintf("the submission waits in new/; the next daemon answers it with the file %s.accepted or %s.rejected",
 			name, name))
-		if o.json {
+		if s.json {
 			return s.streams.JSON(map[string]string{"submission": name})
 		}
 	}
@@ -180,7 +179,7 @@ func (o *submitOptions) submitTo(ctx context.Context, s *session, b *backend.Bac
 		if !one.Created {
 			s.streams.Notice("%s is %s already and does the same: nothing new was made", one.ID, one.State)
 		}
-		if o.json {
+		if s.json {
 			err = errors.Join(err, s.streams.JSON(one.Raw))
 		} else {
 			err = errors.Join(err, s.streams.Line("%s", one.ID))

@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/jobdir/jobdir/cli/backend"
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/statefs"
@@ -15,7 +14,6 @@ import (
 
 type sweepOptions struct {
 	dryRun bool
-	json   bool
 	force  string
 }
 
@@ -33,21 +31,38 @@ it runs.`,
 	cmd.Flags().StringVar(&opts.force, "force", "",
 		"remove the marker and the requests of the foreign operation `ID`, also while its process lives")
 	cmd.Flags().BoolVarP(&opts.dryRun, "dry-run", "n", false, "only print what would be done")
-	jsonFlag(cmd, &opts.json)
+	jsonFlag(cmd)
 	return cmd
 }
 
-func (opts *sweepOptions) sweep(ctx context.Context, s *session, _ []string) (err error) {
-	var findings []statefs.Finding
-	if opts.force != "" {
-		findings, err = opts.removeForeign(s)
-	} else {
-		err = s.with(ctx, func(b *backend.Backend) error {
-			findings, err = b.Sweep(ctx, opts.dryRun)
-			return err
-		})
+func (opts *sweepOptions) sweep(ctx context.Context, s *session, _ []string) error {
+	findings, err := opts.find(ctx, s)
+	// Print the findings even if some files could not be examined.
+	if s.json {
+		return errors.Join(err, s.streams.JSON(api.Swept{
+			Count: len(findings), DryRun: opts.dryRun, Findings: append([]statefs.Finding{}, findings...),
+		}))
 	}
-	return opts.print(s.streams, findings, err)
+	for _, f := range findings {
+		if err := s.streams.Line("%s\t%s\t%s", f.Action, f.File, f.Reason); err != nil {
+			return err
+		}
+	}
+	if err == nil {
+		s.streams.Notice("%s", term.Plural(len(findings), "finding", "findings"))
+	}
+	return err
+}
+
+func (opts *sweepOptions) find(ctx context.Context, s *session) ([]statefs.Finding, error) {
+	if opts.force != "" {
+		return opts.removeForeign(s)
+	}
+	b, err := s.open(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	return b.Sweep(ctx, opts.dryRun)
 }
 
 // removeForeign removes a foreign operation from the storage.
@@ -62,27 +77,8 @@ func (opts *sweepOptions) removeForeign(s *session) (findings []statefs.Finding,
 	files, err := s.RemoveForeign(id)
 	for _, file := range files {
 		findings = append(findings, statefs.Finding{
-			File: "jobs/" + file, Action: statefs.SweepRemove,
-			Reason: "removed by a person",
+			File: "jobs/" + file, Action: statefs.SweepRemove, Reason: "removed by a person",
 		})
 	}
 	return findings, err
-}
-
-func (opts *sweepOptions) print(out term.Streams, findings []statefs.Finding, err error) error {
-	// Print the findings even if some files could not be examined.
-	if opts.json {
-		return errors.Join(err, out.JSON(api.Swept{
-			Count: len(findings), DryRun: opts.dryRun, Findings: append([]statefs.Finding{}, findings...),
-		}))
-	}
-	for _, f := range findings {
-		if err := out.Line("%s\t%s\t%s", f.Action, f.File, f.Reason); err != nil {
-			return err
-		}
-	}
-	if err == nil {
-		out.Notice("%s", term.Plural(len(findings), "finding", "findings"))
-	}
-	return err
 }

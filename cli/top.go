@@ -9,13 +9,8 @@ import (
 	"github.com/jobdir/jobdir/cli/top"
 )
 
-type topOptions struct {
-	once bool
-	json bool
-}
-
 func (a *app) topCommand() *cobra.Command {
-	var opts topOptions
+	var once bool
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Watch lanes, what runs, and what waits and why",
@@ -25,26 +20,26 @@ the event stream and from counters: the operations are listed once, the newest t
 
 Without a terminal, and with --once or --json, it prints the screen once and ends.`,
 		Args: noArguments,
-		RunE: a.follows(opts.show),
+		RunE: a.follows(func(ctx context.Context, s *session, _ []string) error {
+			return s.top(ctx, !once && !s.json && term.IsTerminal(s.streams.Out))
+		}),
 	}
-	cmd.Flags().BoolVar(&opts.once, "once", false, "print one picture and end")
-	jsonFlag(cmd, &opts.json)
+	cmd.Flags().BoolVar(&once, "once", false, "print one picture and end")
+	jsonFlag(cmd)
 	return cmd
 }
 
-func (opts *topOptions) show(ctx context.Context, s *session, _ []string) error {
+func (s *session) top(ctx context.Context, live bool) error {
 	notes := &top.Notes{}
-	live := !opts.once && !opts.json && term.IsTerminal(s.streams.Out)
 	if live {
 		s.Notice = term.Streams{Err: notes}.Notice // the view shows notes about the connection
 	}
-	c, err := s.Connect(ctx)
+	c, err := s.connect(ctx)
 	if err != nil {
 		return err
 	}
-	defer c.Close()
 	if live {
 		return top.Watch(ctx, c, s.streams, notes)
 	}
-	return top.Print(ctx, c, s.streams, opts.json)
+	return top.Print(ctx, c, s.streams, s.json)
 }

@@ -2,8 +2,8 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -20,7 +20,6 @@ import (
 )
 
 func (a *app) validateCommand() *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "validate [FOLDER|FILE...]",
 		Short: "Check job definitions",
@@ -33,15 +32,15 @@ are in it. Exit code 1: there is a problem.`,
 			if len(args) == 0 {
 				args = s.Config.Jobs
 			}
-			return s.validate(args, asJSON)
+			return s.validate(args)
 		}),
 	}
 	config.AddFlag(cmd.Flags(), "jobs")
-	jsonFlag(cmd, &asJSON)
+	jsonFlag(cmd)
 	return cmd
 }
 
-func (s *session) validate(paths []string, asJSON bool) error {
+func (s *session) validate(paths []string) error {
 	if len(paths) == 0 {
 		return exit.Usagef("there is nothing to check: give a folder or a file, or set --jobs")
 	}
@@ -50,15 +49,18 @@ func (s *session) validate(paths []string, asJSON bool) error {
 	for _, path := range paths {
 		info, err := os.Stat(path)
 		if err != nil {
-			return &exit.NotFoundError{Err: fmt.Errorf("check definitions: %w", err)}
+			return exit.NotFoundf("check definitions: %w", err)
 		}
 		if info.IsDir() {
 			dirs = append(dirs, path)
 			continue
 		}
-		data, err := readDefinition(path, info)
+		if !info.Mode().IsRegular() { // opening a fifo would block
+			return exit.Usagef("%s is not a regular file: give a definition file or a folder", path)
+		}
+		data, err := os.ReadFile(path)
 		if err != nil {
-			return err
+			return fmt.Errorf("check definitions: %w", err)
 		}
 		files = append(files, catalog.Source{Name: path, YAML: data})
 		folders = append(folders, filepath.Dir(path))
@@ -74,46 +76,16 @@ func (s *session) validate(paths []string, asJSON bool) error {
 		options.ExternalJobs = s.siblingJobs(folders)
 	}
 	all := catalog.New(options)
-	// The error is the same as Problems, which are the output here.
-	_ = all.Reload()
-	problems := append(all.Problems(), unknownQueues(s.Config, all.All())...)
+	found, _ := errors.AsType[catalog.Problems](all.Reload())
+	problems := append(append(catalog.Problems{}, found...), unknownQueues(s.Config, all.All())...)
 	jobs, hints, warnings := []string{}, catalog.Problems{}, catalog.Problems{}
 	for _, d := range all.All() {
 		jobs = append(jobs, d.Address())
 		hints = append(hints, d.Hints()...)
 		warnings = append(warnings, d.Warnings()...)
 	}
-	if asJSON {
-		if err := s.streams.JSON(map[string]any{
-			"jobs": jobs, "problems": problems, "hints": hints,
-			"warnings": warnings,
-		}); err != nil {
-			return err
-		}
-	} else {
-		for _, p := range problems {
-			if err := s.streams.Line("%s", p.Error()); err != nil {
-				return err
-			}
-		}
-		for _, h := range hints {
-			if err := s.streams.Line("hint: %s", h.Error()); err != nil {
-				return err
-			}
-		}
-		for _, w := range warnings {
-			if err := s.streams.Line("warning: %s", w.Error()); err != nil {
-				return err
-			}
-		}
-		found := term.Plural(len(problems), "problem", "problems")
-		if len(hints) > 0 {
-			found += ", " + term.Plural(len(hints), "hint", "hints")
-		}
-		if len(warnings) > 0 {
-			found += ", " + term.Plural(len(warnings), "warning", "warnings")
-		}
-		s.streams.Notice("%s, %s", term.Plural(len(jobs), "job", "jobs"), found)
+	if err := s.printProblems(jobs, problems, hints, warnings); err != nil {
+		return err
 	}
 	if len(problems) > 0 {
 		return exit.With(exit.Failure)
@@ -121,16 +93,33 @@ func (s *session) validate(paths []string, asJSON bool) error {
 	return nil
 }
 
-// readDefinition reads a named file. Opening a fifo would block, so it is refused.
-func readDefinition(path string, info fs.FileInfo) ([]byte, error) {
-	if !info.Mode().IsRegular() {
-		return nil, exit.Usagef("%s is not a regular file: give a definition file or a folder", path)
+// printProblems prints what is wrong with the jobs: problems, and the hints and warnings, with which a job can be used.
+func (s *session) printProblems(jobs []string, problems, hints, warnings catalog.Problems) error {
+	if s.json {
+		return s.streams.JSON(map[string]any{"jobs": jobs, "problems": problems, "hints": hints, "warnings": warnings})
 	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("check definitions: %w", err)
+	found := term.Plural(len(jobs), "job", "jobs") + ", " + term.Plural(len(problems), "problem", "problems")
+	var lines []string
+	for _, p := range problems {
+		lines = append(lines, p.Error())
 	}
-	return data, nil
+	remark := func(all catalog.Problems, one, many string) {
+		for _, p := range all {
+			lines = append(lines, one+": "+p.Error())
+		}
+		if len(all) > 0 {
+			found += ", " + term.Plural(len(all), one, many)
+		}
+	}
+	remark(hints, "hint", "hints")
+	remark(warnings, "warning", "warnings")
+	for _, line := range lines {
+		if err := s.streams.Line("%s", line); err != nil {
+			return err
+		}
+	}
+	s.streams.Notice("%s", found)
+	return nil
 }
 
 // siblingJobs returns the jobs in the folders of separately checked files and in those of --jobs, because a
@@ -167,14 +156,14 @@ func (s *session) siblingJobs(folders []string) func(group, name string) *catalo
 
 // unknownQueues finds jobs whose lane or limit is not in the configuration. It reports nothing if there is no
 // configuration file.
-func unknownQueues(conf *config.Loaded, jobs []*catalog.Definition) (problems []catalog.Problem) {
+func unknownQueues(conf *config.Loaded, jobs []*catalog.Definition) (problems catalog.Problems) {
 	if conf.File == "" {
 		return nil
 	}
 	limits := slices.Sorted(maps.Keys(conf.Queue.Limits))
 	look := func(who string, at catalog.Position, lane string, takes []string) {
 		note := func(what, name string, known []string) {
-			problems = append(problems, *at.Problem(knownNames(what, known), "%s: there is no %s %q in %s", who, what, name,
+			problems = append(problems, at.Problem(knownNames(what, known), "%s: there is no %s %q in %s", who, what, name,
 				conf.File))
 		}
 		if _, ok := conf.Queue.Lanes[lane]; !ok && lane != "" {

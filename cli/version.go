@@ -50,6 +50,6 @@ func (a *app) versionCommand() *cobra.Command {
 			return a.streams.Line("%s", versionLine())
 		},
 	}
-	jsonFlag(cmd, &asJSON)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON") // without a session: it reads no configuration
 	return cmd
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/jobdir/jobdir/catalog/param"
 	"github.com/jobdir/jobdir/cli/backend"
 	"github.com/jobdir/jobdir/cli/exit"
-	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/daemon/acts"
 	"github.com/jobdir/jobdir/statefs"
@@ -28,7 +27,6 @@ import (
 type waitOptions struct {
 	timeout time.Duration
 	until   string
-	json    bool
 }
 
 func (a *app) waitCommand() *cobra.Command {
@@ -47,19 +45,14 @@ An ID may be shortened to its end, such as r42 or 42, or to a beginning that onl
 		Example:           "  jobdir wait r42 --timeout 1h\n  jobdir wait --for running r42",
 		Args:              needs("an ID"),
 		ValidArgsFunction: a.completeIDs(0),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if opts.until != forEnd && opts.until != forRunning {
-				return exit.Usagef("--for %q: it is %s or %s", opts.until, forEnd, forRunning)
-			}
-			return a.follows(opts.wait)(cmd, args)
-		},
+		RunE:              a.follows(opts.wait),
 	}
 	cmd.Flags().StringVar(&opts.until, "for", forEnd, "what to wait for: end or running")
 	// the flag exists
 	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions([]string{forEnd, forRunning},
 		cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().DurationVar(&opts.timeout, "timeout", 0, "give up after this time (default: never)")
-	jsonFlag(cmd, &opts.json)
+	jsonFlag(cmd)
 	return cmd
 }
 
@@ -86,34 +79,33 @@ type waitResult struct {
 var errStopped = errors.New("stopped waiting; the operations continue")
 
 func (opts *waitOptions) wait(ctx context.Context, s *session, texts []string) error {
+	if opts.until != forEnd && opts.until != forRunning {
+		return exit.Usagef("--for %q: it is %s or %s", opts.until, forEnd, forRunning)
+	}
 	ctx, stop := interruptible(ctx, "timeout", opts.timeout)
 	defer stop()
-	c, err := s.Connect(ctx)
+	c, err := s.connect(ctx)
 	if err != nil {
 		return err
 	}
-	defer c.Close()
-	b := backend.Remote(c)
-	ids, err := b.IDs(ctx, texts)
+	ids, err := backend.Remote(c).IDs(ctx, texts)
 	if err != nil {
 		return err
 	}
-	return waitFor(ctx, b, s.streams, *opts, ids)
+	return waitFor(ctx, s, c, opts.until, ids)
 }
 
 // waitFor waits for operations, prints the result of each, and returns the combined outcome.
-func waitFor(ctx context.Context, b *backend.Backend, out term.Streams, opts waitOptions, ids []statefs.ID) error {
+func waitFor(ctx context.Context, s *session, c *client.Client, until string, ids []statefs.ID) error {
+	wait := c.WaitSettled
+	if until == forRunning {
+		wait = c.WaitRunning
+	}
 	ended := make(chan waitResult)
-	var wait sync.WaitGroup
-	defer wait.Wait()
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
 	for _, id := range ids {
-		wait.Go(func() {
-			if opts.until == forRunning {
-				ended <- waitResultOf(b.Client.WaitRunning(ctx, id))
-			} else {
-				ended <- waitResultOf(b.Client.WaitSettled(ctx, id))
-			}
-		})
+		waiting.Go(func() { ended <- waitResultOf(wait(ctx, id)) })
 	}
 	var all []waitResult
 	var failed []error
@@ -123,18 +115,18 @@ func waitFor(ctx context.Context, b *backend.Backend, out term.Streams, opts wai
 		case e.err != nil:
 			failed = append(failed, e.err)
 			continue
-		case !opts.json:
-			failed = append(failed, out.Line("%s", e.line))
+		case !s.json:
+			failed = append(failed, s.streams.Line("%s", e.line))
 		}
 		all = append(all, e)
 	}
-	if opts.json {
-		failed = append(failed, out.JSON(append([]waitResult{}, all...)))
+	if s.json {
+		failed = append(failed, s.streams.JSON(append([]waitResult{}, all...)))
 	}
 	if cause := context.Cause(ctx); errors.Is(cause, exit.ErrReaderGone) {
 		return cause
 	} else if cause != nil {
-		out.Notice("%v", cause)
+		s.streams.Notice("%v", cause)
 		return exit.With(exit.Temporary)
 	}
 	if err := errors.Join(failed...); err != nil {
@@ -192,29 +184,14 @@ func worst(all []waitResult) error {
 // which.
 func interruptible(ctx context.Context, flag string, timeout time.Duration) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	var over <-chan time.Time
+	caught, release := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(caught, func() { cancel(errStopped) })
 	if timeout > 0 {
-		timer := time.NewTimer(timeout)
+		over := fmt.Errorf("the time of --%s is over; the operations continue", flag)
+		timer := time.AfterFunc(timeout, func() { cancel(over) })
 		context.AfterFunc(ctx, func() { timer.Stop() })
-		over = timer.C
 	}
-	var wait sync.WaitGroup
-	wait.Go(func() {
-		select {
-		case <-ctx.Done():
-		case <-signals:
-			cancel(errStopped)
-		case <-over:
-			cancel(fmt.Errorf("the time of --%s is over; the operations continue", flag))
-		}
-	})
-	return ctx, func() {
-		signal.Stop(signals)
-		cancel(nil)
-		wait.Wait()
-	}
+	return ctx, func() { cancel(nil); release() }
 }
 
 // waitForever is the value of --wait without a duration.
@@ -273,7 +250,7 @@ func (w *waitFlag) noEffect(err error) error {
 	useless, local := errors.AsType[*acts.RefusedError](err)
 	if w.given && (remote && refused.Status == http.StatusConflict || local && useless.Member == "" ||
 		endedState(err).Terminal()) {
-		return &exit.NoEffectError{Err: err}
+		return exit.NoEffect(err)
 	}
 	return err
 }

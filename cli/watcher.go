@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/cli/term"
@@ -23,76 +24,41 @@ type watcher struct {
 	client  *client.Client
 	id      statefs.ID
 	signals chan os.Signal
+	to      io.Writer  // receives the log
 	output  sync.Mutex // held while a question is open, so that the log does not overwrite it
 	answers chan string
-	written byteCounter
-	// waitSettled returns when the operation has ended or waits for a person; nil if the command does not end
-	// when it waits for a person.
-	waitSettled func(context.Context, statefs.ID) (*client.Operation, error)
+	written atomic.Int64  // bytes of the log
+	wrote   chan struct{} // one value after bytes were written
 }
 
-// byteCounter counts the bytes of the log that were written; reach waits for a number of bytes.
-type byteCounter struct {
-	mu      sync.Mutex
-	bytes   int64
-	until   int64
-	reached chan struct{} // closed when until is reached; nil without a waiter
-}
-
-func (s *byteCounter) add(n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.bytes += int64(n)
-	if s.reached != nil && s.bytes >= s.until {
-		close(s.reached)
-		s.reached = nil
-	}
-}
-
-// reach returns a channel that is closed when that many bytes were written. It may be called once.
-func (s *byteCounter) reach(bytes int64) <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	there := make(chan struct{})
-	if s.bytes >= bytes {
-		close(there)
-		return there
-	}
-	s.reached, s.until = there, bytes
-	return there
-}
-
-// receiver writes the log, or with raw the whole stream, to w, and counts bytes.
-func (w *watcher) receiver(to io.Writer, raw bool) stream.Receiver {
+// receiver writes the log, or with raw the whole stream, and counts bytes.
+func (w *watcher) receiver(raw bool) stream.Receiver {
 	out := stream.Receiver{Log: func(text []byte) error {
-		_, err := to.Write(text)
+		_, err := w.Write(text)
 		return err
 	}}
 	if raw {
-		composer := stream.NewComposer(to)
+		composer := stream.NewComposer(w)
 		out = stream.Receiver{Header: composer.Header, Log: composer.Log, Footer: composer.Footer}
 	}
 	write := out.Log
 	out.Log = func(text []byte) error {
 		err := write(text)
-		w.written.add(len(text))
+		w.written.Add(int64(len(text)))
+		select {
+		case w.wrote <- struct{}{}:
+		default:
+		}
 		return err
 	}
 	return out
 }
 
-// gate is a writer that blocks while a question is open.
-type gate struct {
-	to   io.Writer
-	lock *sync.Mutex
-}
-
-func (w *watcher) gate(to io.Writer) io.Writer { return &gate{to: to, lock: &w.output} }
-
-func (g *gate) Write(p []byte) (int, error) {
-	g.lock.Lock()
-	defer g.lock.Unlock()
-	return g.to.Write(p)
+// Write writes to the receiver of the log, after an open question.
+func (w *watcher) Write(p []byte) (int, error) {
+	w.output.Lock()
+	defer w.output.Unlock()
+	return w.to.Write(p)
 }
 
 type followResult struct {
@@ -117,30 +83,29 @@ func (w *watcher) watch(ctx context.Context, follow func(context.Context) (*clie
 		ended <- followResult{footer, err}
 	})
 	persons := make(chan *client.Operation, 1)
-	if w.waitSettled != nil {
-		wait.Go(func() {
-			if op, err := w.waitSettled(followCtx, w.id); err == nil && op.WaitsForPerson() {
-				persons <- op
-			}
-		})
-	}
+	wait.Go(func() {
+		if op, err := w.client.WaitSettled(followCtx, w.id); err == nil && op.WaitsForPerson() {
+			persons <- op
+		}
+	})
+	var waiting *client.Operation // for a person; the log up to this point is printed first
 	for {
-		select {
-		case op := <-persons:
-			select { // print the log up to this point first
-			case f := <-ended:
-				return f.footer, f.err
-			case <-w.written.reach(op.LogBytes):
-			case s := <-w.signals:
-				w.signals <- s
-			}
+		if waiting != nil && w.written.Load() >= waiting.LogBytes {
 			stop()
 			<-ended
-			w.streams.Notice("%s", personLine(op))
+			w.streams.Notice("%s", personLine(waiting))
 			return nil, exit.With(exit.Person)
+		}
+		select {
+		case waiting = <-persons:
+		case <-w.wrote:
 		case f := <-ended:
 			return f.footer, f.err
 		case s := <-w.signals:
+			if waiting != nil {
+				waiting.LogBytes = 0 // the rest of the log is left out
+				continue
+			}
 			if s != os.Interrupt || !w.streams.Interactive() {
 				stop()
 				return w.leave(<-ended)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -31,15 +32,18 @@ func TestLeavingComesAfterTheLog(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			var shown bytes.Buffer
-			w := &watcher{
-				streams: term.Streams{In: strings.NewReader(""), Out: &shown, Err: &shown},
-				signals: make(chan os.Signal, 1),
+			nowhere, err := client.New("unix:" + filepath.Join(t.TempDir(), "none"))
+			if err != nil {
+				t.Fatal(err)
 			}
-			out := w.gate(&shown)
+			w := &watcher{
+				streams: term.Streams{In: strings.NewReader(""), Out: &shown, Err: &shown}, to: &shown,
+				client: nowhere, signals: make(chan os.Signal, 1),
+			}
 			got, err := w.watch(t.Context(), func(ctx context.Context) (*client.Footer, error) {
 				w.signals <- syscall.SIGTERM
 				<-ctx.Done()
-				if _, err := out.Write([]byte("last line\n")); err != nil {
+				if _, err := w.Write([]byte("last line\n")); err != nil {
 					return nil, err
 				}
 				if test.footer != nil {

@@ -87,7 +87,9 @@ type Lanes interface {
 // Storage is what concerns no single operation: deliveries, schedules, old and stray files.
 type Storage interface {
 	Outbox(ctx context.Context, q *OutboxQuery) (*client.Outbox, error)
-	RequestDelivery(ctx context.Context, entry string, r *DeliveryRequest) (*DeliveryAnswer, error)
+	// RequestDelivery requests an action on an entry, or on all of an operation, and returns the answers before an error.
+	RequestDelivery(ctx context.Context, entry string, action statefs.DeliveryAction, args statefs.Args,
+		wait time.Duration) ([]client.DeliveryAnswer, error)
 	// EnableSchedule returns nil for the schedule if only the next daemon knows it.
 	EnableSchedule(ctx context.Context, group, job string, on bool) (*client.Schedule, error)
 	Prune(ctx context.Context, dryRun bool) (*client.Pruned, error)
@@ -126,19 +128,6 @@ type OutboxQuery struct {
 	Job, Target, OlderThan string
 	Older                  time.Duration // OlderThan
 	Limit                  int
-}
-
-// DeliveryRequest is a request for deliveries.
-type DeliveryRequest struct {
-	Action statefs.DeliveryAction
-	Args   statefs.Args
-	Wait   time.Duration
-}
-
-// DeliveryAnswer is the answer to a DeliveryRequest.
-type DeliveryAnswer struct {
-	Messages []string
-	Entries  []client.DeliveryAnswerEntry
 }
 
 // Target names a storage, and how to reach it.

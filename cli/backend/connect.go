@@ -101,10 +101,4 @@ func (t *Target) dial(address string, options ...client.Option) (*client.Client,
 	return client.New(address, append(options, client.WithReconnectNotice(lost, back))...)
 }
 
-func (t *Target) address() string {
-	if t.Server != "" {
-		return t.Server
-	}
-	address, _ := os.LookupEnv("JOBDIR_SERVER")
-	return address
-}
+func (t *Target) address() string { return cmp.Or(t.Server, os.Getenv("JOBDIR_SERVER")) }

@@ -147,13 +147,20 @@ func (d *directory) Operation(_ context.Context, id statefs.ID) (*client.Operati
 	return op, err
 }
 
-// record reads the record of an operation that a log is read of.
-func (d *directory) record(id statefs.ID) (*statefs.Record, error) {
+// step reads a step of an operation.
+func (d *directory) step(id statefs.ID, name string) (*steps.Step, error) {
 	rec, err := statefs.ReadSubmitted(d.tree, id)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, exit.NotFoundf("operation %s not found in %s", id, d.tree.Dir())
 	}
-	return rec, err
+	if err != nil {
+		return nil, err
+	}
+	step := steps.Find(rec.Steps, name)
+	if step == nil {
+		return nil, exit.NotFoundf("operation %s has no step %q", id, name)
+	}
+	return step, nil
 }
 
 // noLog is the log of an operation that has written nothing.
@@ -192,40 +199,29 @@ func (d *directory) Follow(ctx context.Context, id statefs.ID, offset int64, w i
 }
 
 func (d *directory) StepOutput(_ context.Context, id statefs.ID, name string, run int) (*client.StepOutput, error) {
-	rec, err := d.record(id)
+	step, err := d.step(id, name)
 	if err != nil {
 		return nil, err
-	}
-	step := steps.Find(rec.Steps, name)
-	if step == nil {
-		return nil, exit.NotFoundf("operation %s has no step %q", id, name)
 	}
 	if _, _, is := step.OutputOf(run, 0); !is {
 		return nil, exit.NotFoundf("step %s of operation %s has no run %d: %s", name, id, run,
 			steps.DescribeRuns(step.Runs()))
 	}
-	out := &client.StepOutput{ReadCloser: noLog, Run: cmp.Or(run, step.Run), Runs: step.Runs()}
-	log, err := d.openStepLog(id, step, func(size int64) (from, to int64) {
+	out := &client.StepOutput{Run: cmp.Or(run, step.Run), Runs: step.Runs()}
+	out.ReadCloser, err = d.openStepLog(id, step, func(size int64) (from, to int64) {
 		from, to, _ = step.OutputOf(run, size)
 		return from, to
 	})
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+	if errors.Is(err, fs.ErrNotExist) {
+		out.ReadCloser, err = noLog, nil
 	}
-	if err == nil {
-		out.ReadCloser = log
-	}
-	return out, nil
+	return out, err
 }
 
 func (d *directory) StepLog(_ context.Context, id statefs.ID, name string, last int64) (io.ReadCloser, error) {
-	rec, err := d.record(id)
+	step, err := d.step(id, name)
 	if err != nil {
 		return nil, err
-	}
-	step := steps.Find(rec.Steps, name)
-	if step == nil {
-		return nil, exit.NotFoundf("operation %s has no step %q", id, name)
 	}
 	return d.openStepLog(id, step, func(size int64) (from, to int64) {
 		from, to = step.Output(size)

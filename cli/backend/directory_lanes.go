@@ -88,29 +88,28 @@ func (d *directory) Lanes(context.Context) (*statefs.LanesStatus, error) {
 		return nil, err
 	}
 	all := &statefs.LanesStatus{Limits: []statefs.LimitStatus{}}
-	read := func(lane string, control statefs.LaneControl) (v statefs.LaneValue, there bool,
-		problems []statefs.LaneProblem,
-	) {
+	read := func(lane string, control statefs.LaneControl, problems *[]statefs.LaneProblem) *statefs.LaneValue {
 		f := statefs.LaneFile{Lane: lane, Control: control}
 		v, err := d.tree.Lanes.Read(f)
 		if bad, ok := errors.AsType[*statefs.LaneFileError](err); ok {
-			return v, false, []statefs.LaneProblem{{File: "lanes/" + f.String(), Reason: bad.Reason}}
+			*problems = append(*problems, statefs.LaneProblem{File: "lanes/" + f.String(), Reason: bad.Reason})
 		}
-		return v, err == nil, nil
-	}
-	hold := func(lane string, control statefs.LaneControl) (*statefs.LaneHold, []statefs.LaneProblem) {
-		v, there, problems := read(lane, control)
-		if !there {
-			return nil, problems
+		if err != nil {
+			return nil
 		}
-		return &v.Hold, problems
+		return &v
 	}
-	var more []statefs.LaneProblem
-	all.Paused, all.Problems = hold(statefs.AllLanes, statefs.LanePaused)
-	all.Closed, more = hold(statefs.AllLanes, statefs.LaneClosed)
-	all.Problems = append(all.Problems, more...)
-	every, hasEvery, more := read(statefs.AllLanes, statefs.LaneCapacity)
-	all.Problems = append(all.Problems, more...)
+	hold := func(lane string, control statefs.LaneControl, problems *[]statefs.LaneProblem,
+		every *statefs.LaneHold,
+	) *statefs.LaneHold {
+		if v := read(lane, control, problems); v != nil {
+			return &v.Hold
+		}
+		return every
+	}
+	all.Paused = hold(statefs.AllLanes, statefs.LanePaused, &all.Problems, nil)
+	all.Closed = hold(statefs.AllLanes, statefs.LaneClosed, &all.Problems, nil)
+	every := read(statefs.AllLanes, statefs.LaneCapacity, &all.Problems)
 	names := maps.Clone(running)
 	maps.Copy(names, waiting)
 	for name := range d.conf.Queue.Lanes {
@@ -123,23 +122,11 @@ func (d *directory) Lanes(context.Context) (*statefs.LanesStatus, error) {
 			Configured: statefs.LaneCapacityOf(c.Capacity),
 			Running:    running[name], Waiting: waiting[name], PausedByAll: all.Paused != nil, ClosedByAll: all.Closed != nil,
 		}
-		v, there, problems := read(name, statefs.LaneCapacity)
-		if !there {
-			v, there = every, hasEvery
-		}
-		if there {
+		if v := cmp.Or(read(name, statefs.LaneCapacity, &l.Problems), every); v != nil {
 			l.Capacity = statefs.LaneCapacityOf(v.Capacity)
 		}
-		l.Paused, more = hold(name, statefs.LanePaused)
-		l.Problems = slices.Concat(problems, more)
-		l.Closed, more = hold(name, statefs.LaneClosed)
-		l.Problems = append(l.Problems, more...)
-		if l.Paused == nil {
-			l.Paused = all.Paused
-		}
-		if l.Closed == nil {
-			l.Closed = all.Closed
-		}
+		l.Paused = hold(name, statefs.LanePaused, &l.Problems, all.Paused)
+		l.Closed = hold(name, statefs.LaneClosed, &l.Problems, all.Closed)
 		all.Lanes = append(all.Lanes, l)
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.conf.Queue.Limits)) {

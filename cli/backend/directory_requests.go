@@ -69,16 +69,13 @@ func (d *directory) request(ctx context.Context, id statefs.ID, q *Request) (*cl
 	if q.Action.Spec().OnStep {
 		return d.requestStep(ctx, id, q.Action, q.Args, q.Values)
 	}
-	object := make(map[string]int)
-	for _, param := range q.Params {
-		object[param.Name] = param.Value
-	}
-	if len(object) == 0 {
-		return d.put(ctx, id, q.Action, nil)
-	}
-	args, err := json.Marshal(object)
-	if err != nil {
-		return nil, err
+	var args json.RawMessage
+	if len(q.Params) > 0 {
+		object := make(map[string]int)
+		for _, param := range q.Params {
+			object[param.Name] = param.Value
+		}
+		args, _ = json.Marshal(object) // numbers by name cannot fail
 	}
 	return d.put(ctx, id, q.Action, args)
 }
@@ -94,10 +91,7 @@ func (d *directory) put(ctx context.Context, id statefs.ID, ask statefs.Action, 
 	if err := d.tree.Request(ctx, id, ask, args); err != nil {
 		return nil, err
 	}
-	state, err := d.tree.State(id)
-	if err != nil {
-		state = "" // it has just ended
-	}
+	state, _ := d.tree.State(id) // "" if it has just ended
 	return &client.Answer{Success: true, ID: id, Action: ask, Message: ask.Requested(id), State: state}, nil
 }
 
@@ -163,11 +157,11 @@ func (d *directory) requestStep(ctx context.Context, id statefs.ID, ask statefs.
 		}
 	}
 	if args, err = acts.Check(def, rec, state, ask, args); err != nil {
-		return nil, &exit.UsageError{Err: err}
+		return nil, exit.Usagef("%w", err)
 	}
 	line, err := args.JSON()
 	if err != nil {
-		return nil, &exit.UsageError{Err: err}
+		return nil, exit.Usagef("%w", err)
 	}
 	if err := d.tree.Request(ctx, id, ask, line); err != nil {
 		return nil, err

@@ -67,20 +67,21 @@ func (q *OutboxQuery) matches(e *statefs.OutboxItem, before time.Time) bool {
 		(q.OlderThan == "" || e.CreatedAt.Before(before))
 }
 
-func (d *directory) RequestDelivery(_ context.Context, entry string, q *DeliveryRequest) (*DeliveryAnswer, error) {
-	names, err := d.openDeliveries(entry, q.Action)
+func (d *directory) RequestDelivery(_ context.Context, entry string, action statefs.DeliveryAction, args statefs.Args,
+	_ time.Duration,
+) (answers []client.DeliveryAnswer, err error) {
+	names, err := d.openDeliveries(entry, action)
 	if err != nil {
 		return nil, err
 	}
-	answer := &DeliveryAnswer{}
 	for _, name := range names {
-		if err := d.tree.Outbox.Request(name, q.Action, q.Args); err != nil {
-			return answer, err
+		if err := d.tree.Outbox.Request(name, action, args); err != nil {
+			return answers, err
 		}
-		answer.Messages = append(answer.Messages,
-			fmt.Sprintf("%s requested for %s", strings.ToUpper(string(q.Action[:1]))+string(q.Action[1:]), name))
+		message := fmt.Sprintf("%s requested for %s", strings.ToUpper(string(action[:1]))+string(action[1:]), name)
+		answers = append(answers, client.DeliveryAnswer{Message: message})
 	}
-	return answer, nil
+	return answers, nil
 }
 
 // openDeliveries finds what a request without a daemon can name: an entry, or all entries of an operation.
@@ -165,12 +166,10 @@ func pruneTree(ctx context.Context, tree *statefs.Tree, keep *config.Upkeep, dry
 	defer stop()
 	group.Go(func() { _ = store.Run(running) }) // it always returns nil
 	store.CaughtUp()
-	if store.Ready() != nil {
-		select {
-		case <-store.Built():
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+	select {
+	case <-store.Built():
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
 	if dryRun {
 		guards, err := guardsOf(owner)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/statefs"
@@ -18,8 +19,6 @@ type resolver struct {
 	list func() ([]statefs.ID, error)
 	// numbered finds the operations with a number, including finished ones.
 	numbered func(number uint64) ([]statefs.ID, error)
-	live     []statefs.ID
-	done     bool
 }
 
 // maxNamed bounds how many operations an error names.
@@ -52,17 +51,14 @@ func (r *resolver) one(text string) (statefs.ID, error) {
 
 // find returns the operations that match a shortened ID.
 func (r *resolver) find(text string) ([]statefs.ID, error) {
-	if !r.done {
-		live, err := r.list()
-		if err != nil {
-			return nil, err
-		}
-		r.live, r.done = live, true
+	live, err := r.list()
+	if err != nil {
+		return nil, err
 	}
 	number, end := idSuffix(text)
 	fits := func(id statefs.ID) bool { return end != "" && strings.HasSuffix(id.String(), end) }
 	var found []statefs.ID
-	for _, id := range r.live {
+	for _, id := range live {
 		if fits(id) || text != "" && strings.HasPrefix(id.String(), text) {
 			found = append(found, id)
 		}
@@ -149,7 +145,7 @@ func (b *Backend) Entries(ctx context.Context, texts []string) ([]string, error)
 
 func (b *Backend) resolver(ctx context.Context) *resolver {
 	return &resolver{
-		list:     func() ([]statefs.ID, error) { return b.LiveIDs(ctx) },
+		list:     sync.OnceValues(func() ([]statefs.ID, error) { return b.LiveIDs(ctx) }),
 		numbered: func(number uint64) ([]statefs.ID, error) { return b.Numbered(ctx, number) },
 	}
 }

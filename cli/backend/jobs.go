@@ -54,10 +54,8 @@ func (f folders) Jobs(context.Context) (jobs []client.Job, err error) {
 }
 
 func (f folders) Job(_ context.Context, group, name string) (*client.Job, error) {
-	for _, d := range f.catalog.All() {
-		if d.Group == group && d.Name == name {
-			return describe(d)
-		}
+	if d := f.catalog.Get(group, name); d != nil {
+		return describe(d)
 	}
 	return nil, exit.NotFoundf("there is no job %s/%s in %s", group, name, strings.Join(f.dirs, ", "))
 }

@@ -52,24 +52,25 @@ func (r remote) Live(ctx context.Context, attention bool) ([]client.Operation, e
 
 func (r remote) Ended(ctx context.Context, q *history.Query) (*client.Page, error) {
 	filter := url.Values{"limit": {strconv.Itoa(q.Limit)}}
-	set := func(name, value string) {
-		if value != "" {
-			filter.Set(name, value)
-		}
-	}
-	set("status", list(q.Statuses))
-	set("result", list(q.Results))
-	set("job", q.Job)
-	set("group", q.Group)
-	set("key", q.Key)
-	set("tag", q.Tag)
-	set("q", q.Text)
+	setGiven(filter, map[string]string{
+		"status": list(q.Statuses), "result": list(q.Results), "job": q.Job, "group": q.Group, "key": q.Key, "tag": q.Tag,
+		"q": q.Text,
+	})
 	for name, at := range map[string]time.Time{"since": q.Since, "until": q.Until} {
 		if !at.IsZero() {
 			filter.Set(name, at.Format(time.RFC3339Nano))
 		}
 	}
 	return r.List(ctx, filter)
+}
+
+// setGiven sets the values that are not empty.
+func setGiven(filter url.Values, values map[string]string) {
+	for name, value := range values {
+		if value != "" {
+			filter.Set(name, value)
+		}
+	}
 }
 
 func list[T ~string](words []T) string {
@@ -146,44 +147,36 @@ func (r remote) Retry(ctx context.Context, id statefs.ID, q *Retry) (*client.Ret
 // Outbox reads as many pages as the query wants.
 func (r remote) Outbox(ctx context.Context, q *OutboxQuery) (*client.Outbox, error) {
 	filter := url.Values{"status": q.Status, "kind": q.Kind, "limit": {"200"}}
-	for name, value := range map[string]string{"job": q.Job, "target": q.Target, "older_than": q.OlderThan} {
-		if value != "" {
-			filter.Set(name, value)
-		}
-	}
-	var all *client.Outbox
+	setGiven(filter, map[string]string{"job": q.Job, "target": q.Target, "older_than": q.OlderThan})
+	var entries []statefs.OutboxItem
 	for {
-		if left := q.Limit; left > 0 {
-			if all != nil {
-				left -= len(all.Entries)
-			}
-			filter.Set("limit", strconv.Itoa(min(left, 200)))
+		if q.Limit > 0 {
+			filter.Set("limit", strconv.Itoa(min(q.Limit-len(entries), 200)))
 		}
 		page, err := r.Client.Outbox(ctx, filter)
 		if err != nil {
 			return nil, err
 		}
-		if all != nil {
-			page.Entries = append(all.Entries, page.Entries...)
-		}
-		all = page
-		if page.Next == nil || q.Limit > 0 && len(page.Entries) >= q.Limit {
-			return all, nil
+		page.Entries = append(entries, page.Entries...)
+		if entries = page.Entries; page.Next == nil || q.Limit > 0 && len(entries) >= q.Limit {
+			return page, nil
 		}
 		filter.Set("next", *page.Next)
 	}
 }
 
-func (r remote) RequestDelivery(ctx context.Context, entry string, q *DeliveryRequest) (*DeliveryAnswer, error) {
+func (r remote) RequestDelivery(ctx context.Context, entry string, action statefs.DeliveryAction, args statefs.Args,
+	wait time.Duration,
+) ([]client.DeliveryAnswer, error) {
 	var answer *client.DeliveryAnswer
 	var err error
-	if q.Action == statefs.RetryDelivery {
-		answer, err = r.RetryDelivery(ctx, entry, q.Args, q.Wait)
+	if action == statefs.RetryDelivery {
+		answer, err = r.RetryDelivery(ctx, entry, args, wait)
 	} else {
-		answer, err = r.Client.RequestDelivery(ctx, entry, q.Action, q.Args)
+		answer, err = r.Client.RequestDelivery(ctx, entry, action, args)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &DeliveryAnswer{Messages: []string{answer.Message}, Entries: answer.Entries}, nil
+	return []client.DeliveryAnswer{*answer}, nil
 }

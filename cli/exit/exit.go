@@ -41,39 +41,35 @@ var ErrPortInUse = errors.New("the address is in use")
 // ErrReaderGone ends a command when its output has no reader any more.
 var ErrReaderGone = errors.New("the reader of the output has closed it")
 
-// UsageError is a mistake on the command line.
-type UsageError struct{ Err error }
+// caused is an error with the message of its cause.
+type caused struct{ cause error }
 
-func (e *UsageError) Error() string { return e.Err.Error() }
+func (e *caused) Error() string { return e.cause.Error() }
 
 // Unwrap returns the cause.
-func (e *UsageError) Unwrap() error { return e.Err }
+func (e *caused) Unwrap() error { return e.cause }
+
+// UsageError is a mistake on the command line.
+type UsageError struct{ caused }
 
 // Usagef returns a UsageError.
 func Usagef(format string, args ...any) error {
-	return &UsageError{Err: fmt.Errorf(format, args...)}
+	return &UsageError{caused{fmt.Errorf(format, args...)}}
 }
 
 // NotFoundError means that a named object does not exist.
-type NotFoundError struct{ Err error }
-
-func (e *NotFoundError) Error() string { return e.Err.Error() }
-
-// Unwrap returns the cause.
-func (e *NotFoundError) Unwrap() error { return e.Err }
+type NotFoundError struct{ caused }
 
 // NotFoundf returns a NotFoundError.
 func NotFoundf(format string, args ...any) error {
-	return &NotFoundError{Err: fmt.Errorf(format, args...)}
+	return &NotFoundError{caused{fmt.Errorf(format, args...)}}
 }
 
 // NoEffectError means that a request with --wait has no effect.
-type NoEffectError struct{ Err error }
+type NoEffectError struct{ caused }
 
-func (e *NoEffectError) Error() string { return e.Err.Error() }
-
-// Unwrap returns the cause.
-func (e *NoEffectError) Unwrap() error { return e.Err }
+// NoEffect returns a NoEffectError.
+func NoEffect(cause error) error { return &NoEffectError{caused{cause}} }
 
 // CodeError carries an exit code; its message has already been printed.
 type CodeError struct{ Code int }
@@ -85,37 +81,29 @@ func (e *CodeError) Error() string { return fmt.Sprintf("exit code %d", e.Code) 
 
 // Code maps an error to the exit code. No other function does.
 func Code(err error) int {
-	if err == nil {
-		return Success
-	}
 	if said, ok := errors.AsType[*CodeError](err); ok {
 		return said.Code
 	}
-	if _, ok := errors.AsType[*NoEffectError](err); ok {
-		return Failure
-	}
-	if _, ok := errors.AsType[*UsageError](err); ok {
-		return Usage
-	}
-	if _, ok := errors.AsType[*NotFoundError](err); ok {
-		return NotFound
-	}
-	if _, ok := errors.AsType[*statefs.LockedError](err); ok {
-		return InUse
-	}
-	if errors.Is(err, ErrPortInUse) {
-		return PortInUse
-	}
-	if _, ok := errors.AsType[*client.TextError](err); ok {
-		return Usage
-	}
-	if refused, ok := errors.AsType[*client.Error](err); ok {
-		return CodeOfStatus(refused.Status)
-	}
-	if _, ok := errors.AsType[*client.CutError](err); ok {
-		return Temporary
-	}
+	refused, isRefused := errors.AsType[*client.Error](err)
 	switch {
+	case err == nil:
+		return Success
+	case is[*NoEffectError](err):
+		return Failure
+	case is[*UsageError](err):
+		return Usage
+	case is[*NotFoundError](err):
+		return NotFound
+	case is[*statefs.LockedError](err):
+		return InUse
+	case errors.Is(err, ErrPortInUse):
+		return PortInUse
+	case is[*client.TextError](err):
+		return Usage
+	case isRefused:
+		return CodeOfStatus(refused.Status)
+	case is[*client.CutError](err):
+		return Temporary
 	case client.Unreachable(err):
 		return NoDaemon
 	case errors.Is(err, ErrReaderGone), errors.Is(err, syscall.EPIPE):
@@ -127,9 +115,13 @@ func Code(err error) int {
 		return Forbidden
 	case errors.Is(err, context.DeadlineExceeded):
 		return Temporary
-	default:
-		return Internal
 	}
+	return Internal
+}
+
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
 }
 
 // CodeOfStatus maps the HTTP status of a refusal to a code.

@@ -24,6 +24,9 @@ func Printable(text string) string {
 	}, text)
 }
 
+// Time formats a time for people.
+func Time(at time.Time) string { return at.Local().Format(time.DateTime) }
+
 // Shortly formats a duration with two units at most.
 func Shortly(d time.Duration) string {
 	switch {
