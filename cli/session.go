@@ -143,9 +143,8 @@ func plainFlagError(err error) error {
 	}
 	flag := wrong.GetFlag()
 	kind := map[string]string{
-		"int": "a whole number", "int64": "a whole number", "uint": "a whole number from 0",
-		"uint64":   "a whole number from 0",
-		"duration": "a duration such as 90s or 1h30m", "bool": "true or false",
+		"int": "a whole number", "int64": "a whole number", "duration": "a duration such as 90s or 1h30m",
+		"bool": "true or false",
 	}[flag.Value.Type()]
 	if kind == "" {
 		return err

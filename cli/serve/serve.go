@@ -270,8 +270,7 @@ func (s *service) run(ctx context.Context) error {
 		return p
 	}
 	reload := start("watch the job folders", func(ctx context.Context) error {
-		return s.reloader.run(ctx,
-			s.config.Reload)
+		return s.reloader.run(ctx, s.config.Reload)
 	})
 	work := start("daemon", s.daemon.Run)
 	serve := start("HTTP server", func(ctx context.Context) error { return s.server.Serve(ctx, s.listeners...) })
@@ -279,9 +278,13 @@ func (s *service) run(ctx context.Context) error {
 	cause, err := s.watch(ctx, reload, work, serve)
 	s.server.Drain()
 	for _, p := range []*part{work, serve, reload} {
-		ended := isClosed(p.done)
-		p.halt(cause)
-		if !ended && p.err != nil && !errors.Is(p.err, context.Canceled) {
+		select {
+		case <-p.done: // err has its failure
+			continue
+		default:
+			p.halt(cause)
+		}
+		if p.err != nil && !errors.Is(p.err, context.Canceled) {
 			err = errors.Join(err, p.failure())
 		}
 	}
@@ -347,13 +350,4 @@ func (s *service) total(def *catalog.Definition, params catalog.Params) *int64 {
 		return handler.Total(params)
 	}
 	return def.Total(params)
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }
