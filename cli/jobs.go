@@ -23,7 +23,7 @@ func (a *app) jobsCommand() *cobra.Command {
 		Long: `jobs lists the jobs of the daemon, or those in the folders of --jobs when none answers. A parameter in
 brackets is optional. For one job it shows the parameters, and the steps in the order in which they run. 'jobdir
 validate' reports the mistakes of a definition that is missing here.`,
-		Args:              atMostOne("GROUP/JOB"),
+		Args:              atMostOne("one GROUP/JOB"),
 		ValidArgsFunction: a.completeOneJob,
 		RunE: a.runs(func(ctx context.Context, s *session, args []string) error {
 			if len(args) == 1 {

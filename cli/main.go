@@ -228,7 +228,7 @@ func noArguments(cmd *cobra.Command, args []string) error {
 func atMostOne(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > 1 {
-			return fmt.Errorf("%s: takes one %s, not %d", cmd.Name(), what, len(args))
+			return fmt.Errorf("%s: takes %s, not %d", cmd.Name(), what, len(args))
 		}
 		return nil
 	}
@@ -236,10 +236,5 @@ func atMostOne(what string) cobra.PositionalArgs {
 
 // exactlyOne checks that there is exactly one argument.
 func exactlyOne(what string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) > 1 {
-			return fmt.Errorf("%s: takes %s, not %d", cmd.Name(), what, len(args))
-		}
-		return needs(what)(cmd, args)
-	}
+	return cobra.MatchAll(atMostOne(what), needs(what))
 }

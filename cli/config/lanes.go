@@ -83,25 +83,23 @@ var laneKeys = []laneKey{
 
 // readLanes reads lanes: {NAME: {KEY: VALUE}}.
 func (l *Loaded) readLanes(node ast.Node) error {
-	return l.eachMember(node, lanesKey, "cookie: {capacity: 1}", func(key ast.MapKeyNode, name string,
-		value ast.Node,
-	) error {
+	return l.eachMember(node, lanesKey, "cookie: {capacity: 1}", func(name string, at *ast.MappingValueNode) error {
 		if !statefs.ValidLane(name) {
-			return exit.Usagef("%s: %q cannot be the name of a lane: small letters, digits, _ and -, a letter or digit first, 63 characters at most, and not %q", l.at(key), name, statefs.AllLanes)
+			return exit.Usagef("%s: %q cannot be the name of a lane: small letters, digits, _ and -, a letter or digit first, 63 characters at most, and not %q", l.at(at.Key), name, statefs.AllLanes)
 		}
 		c := newLane()
-		if _, null := value.(*ast.NullNode); !null {
-			err := l.eachMember(value, name, "capacity: 1", func(key ast.MapKeyNode, member string, value ast.Node) error {
+		if _, null := at.Value.(*ast.NullNode); !null {
+			err := l.eachMember(at.Value, name, "capacity: 1", func(member string, at *ast.MappingValueNode) error {
 				i := slices.IndexFunc(laneKeys, func(k laneKey) bool { return k.name == member })
 				if i < 0 {
 					var known []string
 					for _, k := range laneKeys {
 						known = append(known, k.name)
 					}
-					return l.unknownKey(key, member, known)
+					return l.unknownKey(at, member, known)
 				}
-				l.note(laneOrigin(name, member), key)
-				return laneKeys[i].set(l, &c, value)
+				l.note(laneOrigin(name, member), at)
+				return laneKeys[i].set(l, &c, at.Value)
 			})
 			if err != nil {
 				return err
@@ -114,46 +112,47 @@ func (l *Loaded) readLanes(node ast.Node) error {
 
 // readLimits reads limits: {NAME: CAPACITY}.
 func (l *Loaded) readLimits(node ast.Node) error {
-	return l.eachMember(node, limitsKey, "yt-dlp: 1", func(key ast.MapKeyNode, name string, value ast.Node) error {
+	return l.eachMember(node, limitsKey, "yt-dlp: 1", func(name string, at *ast.MappingValueNode) error {
 		if !catalog.LimitName(name) {
-			return exit.Usagef("%s: %q cannot be the name of a limit: small letters, digits, _ and -, a letter or digit first, 63 characters at most", l.at(key), name)
+			return exit.Usagef("%s: %q cannot be the name of a limit: small letters, digits, _ and -, a letter or digit first, 63 characters at most", l.at(at.Key), name)
 		}
-		text, err := l.oneText(value, name)
+		text, err := l.oneText(at.Value, name)
 		if err != nil {
 			return err
 		}
 		n, err := statefs.ParseLaneCapacity(text)
 		if err != nil {
-			return exit.Usagef("%s: %s: %w", l.at(value), name, err)
+			return exit.Usagef("%s: %s: %w", l.at(at.Value), name, err)
 		}
 		l.Queue.Limits[name] = n
-		l.note(limitsKey+"."+name, key)
+		l.note(limitsKey+"."+name, at)
 		return nil
 	})
 }
 
 // eachMember calls do for each member of a mapping. The parser has refused duplicate names.
-func (l *Loaded) eachMember(node ast.Node, of, example string, do func(key ast.MapKeyNode, name string,
-	value ast.Node) error,
+func (l *Loaded) eachMember(node ast.Node, of, example string,
+	do func(name string, at *ast.MappingValueNode) error,
 ) error {
 	entries, ok := members(node)
 	if !ok {
 		return exit.Usagef("%s: %s: expected keys and values, as in \"%s: {%s}\"", l.at(node), of, of, example)
 	}
 	for _, entry := range entries {
-		if err := do(entry.Key, entry.Key.GetToken().Value, entry.Value); err != nil {
+		if err := do(entry.Key.GetToken().Value, entry); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (l *Loaded) unknownKey(key ast.Node, name string, known []string) error {
-	return exit.Usagef("%s: unknown key %q; the keys are %s", l.at(key), name, strings.Join(known, ", "))
+func (l *Loaded) unknownKey(at *ast.MappingValueNode, name string, known []string) error {
+	return exit.Usagef("%s: unknown key %q; the keys are %s", l.at(at.Key), name, strings.Join(known, ", "))
 }
 
-func (l *Loaded) note(key string, node ast.Node) {
-	l.origin[key] = fmt.Sprintf("file %s:%d", l.File, node.GetToken().Position.Line)
+// note notes that a value comes from the file.
+func (l *Loaded) note(key string, at *ast.MappingValueNode) {
+	l.origin[key] = fmt.Sprintf("file %s:%d", l.File, at.Key.GetToken().Position.Line)
 }
 
 func laneOrigin(lane, key string) string { return lanesKey + "." + lane + "." + key }
@@ -226,11 +225,11 @@ func checkEnvName(name string) error {
 }
 
 func (l *Loaded) setLaneEnv(c *daemon.LaneConfig, node ast.Node) error {
-	return l.eachMember(node, "env", "PROFILE: desktop", func(key ast.MapKeyNode, name string, value ast.Node) error {
+	return l.eachMember(node, "env", "PROFILE: desktop", func(name string, at *ast.MappingValueNode) error {
 		if err := checkEnvName(name); err != nil {
-			return exit.Usagef("%s: env: %w", l.at(key), err)
+			return exit.Usagef("%s: env: %w", l.at(at.Key), err)
 		}
-		text, err := l.oneText(value, name)
+		text, err := l.oneText(at.Value, name)
 		if err != nil {
 			return err
 		}
@@ -241,18 +240,17 @@ func (l *Loaded) setLaneEnv(c *daemon.LaneConfig, node ast.Node) error {
 
 func (l *Loaded) setLaneRotation(c *daemon.LaneConfig, node ast.Node) error {
 	c.Rotate = map[string][]string{}
-	return l.eachMember(node, "rotate", "USER_AGENT: [desktop, mobile]", func(key ast.MapKeyNode, name string,
-		value ast.Node,
-	) error {
+	example := "USER_AGENT: [desktop, mobile]"
+	return l.eachMember(node, "rotate", example, func(name string, at *ast.MappingValueNode) error {
 		if err := checkEnvName(name); err != nil {
-			return exit.Usagef("%s: rotate: %w", l.at(key), err)
+			return exit.Usagef("%s: rotate: %w", l.at(at.Key), err)
 		}
-		values, err := l.values(value)
+		values, err := l.values(at.Value)
 		if err != nil {
 			return err
 		}
 		if len(values) == 0 {
-			return exit.Usagef("%s: rotate: %s has no values", l.at(value), name)
+			return exit.Usagef("%s: rotate: %s has no values", l.at(at.Value), name)
 		}
 		c.Rotate[name] = values
 		return nil
@@ -262,21 +260,20 @@ func (l *Loaded) setLaneRotation(c *daemon.LaneConfig, node ast.Node) error {
 func (l *Loaded) setLaneBreaker(c *daemon.LaneConfig, node ast.Node) error {
 	b := &daemon.BreakerConfig{}
 	known := []string{"failures", "within", "cooldown", "on"}
-	err := l.eachMember(node, "breaker", "failures: 5, within: 10m, cooldown: 15m", func(key ast.MapKeyNode, name string,
-		value ast.Node,
-	) error {
+	example := "failures: 5, within: 10m, cooldown: 15m"
+	err := l.eachMember(node, "breaker", example, func(name string, at *ast.MappingValueNode) error {
 		if !slices.Contains(known, name) {
-			return l.unknownKey(key, name, known)
+			return l.unknownKey(at, name, known)
 		}
 		if name == "on" {
-			codes, err := l.values(value)
+			codes, err := l.values(at.Value)
 			if err == nil && (len(codes) == 0 || slices.Contains(codes, "")) {
-				err = exit.Usagef("%s: on: expected one or more error codes, none empty", l.at(value))
+				err = exit.Usagef("%s: on: expected one or more error codes, none empty", l.at(at.Value))
 			}
 			b.Codes = codes
 			return err
 		}
-		text, err := l.oneText(value, name)
+		text, err := l.oneText(at.Value, name)
 		if err != nil {
 			return err
 		}
@@ -289,12 +286,12 @@ func (l *Loaded) setLaneBreaker(c *daemon.LaneConfig, node ast.Node) error {
 			err = setDuration(&b.Cooldown, text)
 		}
 		if err != nil {
-			return exit.Usagef("%s: %s: %w", l.at(value), name, err)
+			return exit.Usagef("%s: %s: %w", l.at(at.Value), name, err)
 		}
 		return nil
 	})
 	if err == nil && (b.Failures == 0 || b.Within == 0 || b.Cooldown == 0) {
-		err = exit.Usagef("%s: breaker: it needs failures, within and cooldown, as in \"{failures: 5, within: 10m, cooldown: 15m}\"", l.at(node))
+		err = exit.Usagef("%s: breaker: it needs failures, within and cooldown, as in \"{%s}\"", l.at(node), example)
 	}
 	c.Breaker = b
 	return err

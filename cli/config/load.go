@@ -148,11 +148,11 @@ func (l *Loaded) readDocument(body ast.Node) error {
 		case name == limitsKey:
 			err = l.readLimits(entry.Value)
 		case mappings[name] != "":
-			err = l.eachMember(entry.Value, name, mappings[name], func(key ast.MapKeyNode, member string, value ast.Node) error {
-				return l.readEntry(key, member, value, name)
+			err = l.eachMember(entry.Value, name, mappings[name], func(member string, at *ast.MappingValueNode) error {
+				return l.readEntry(member, at, name)
 			})
 		default:
-			err = l.readEntry(entry.Key, name, entry.Value, "")
+			err = l.readEntry(name, entry, "")
 		}
 		if err != nil {
 			return err
@@ -177,7 +177,7 @@ func members(node ast.Node) ([]*ast.MappingValueNode, bool) {
 }
 
 // readEntry reads a setting, which has the name inside the mapping within; "" for the file itself.
-func (l *Loaded) readEntry(at ast.MapKeyNode, name string, value ast.Node, within string) error {
+func (l *Loaded) readEntry(name string, at *ast.MappingValueNode, within string) error {
 	key := name
 	if within != "" {
 		key = within + "_" + name
@@ -186,7 +186,7 @@ func (l *Loaded) readEntry(at ast.MapKeyNode, name string, value ast.Node, withi
 	if set == nil || set.within != within {
 		return l.unknownKey(at, name, keys(within))
 	}
-	values, err := l.values(value)
+	values, err := l.values(at.Value)
 	if err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ func (l *Loaded) readEntry(at ast.MapKeyNode, name string, value ast.Node, withi
 		l.resolve(values)
 	}
 	if err := set.set(&l.Config, values); err != nil {
-		return exit.Usagef("%s: %s: %w", l.at(value), name, err)
+		return exit.Usagef("%s: %s: %w", l.at(at.Value), name, err)
 	}
 	l.note(key, at)
 	return nil
