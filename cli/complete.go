@@ -108,16 +108,12 @@ func (a *app) completeFlags(root *cobra.Command) {
 	for _, s := range statefs.States() {
 		states = append(states, cobra.CompletionWithDesc(string(s), s.Description()))
 	}
-	words := make([]string, 0, len(results))
-	for _, result := range results {
-		words = append(words, string(result))
-	}
 	known := map[string]cobra.CompletionFunc{
 		"lane": a.inStorage(func(ctx context.Context, b *backend.Backend, _ []string) ([]string, error) {
 			return lanesExcept(ctx, b, nil)
 		}),
 		"status": listCompletion(states),
-		"result": listCompletion(words),
+		"result": listCompletion(results),
 		"job":    a.suggestions(findAddresses),
 	}
 	for _, cmd := range root.Commands() {
@@ -134,12 +130,12 @@ func (a *app) completeFlags(root *cobra.Command) {
 }
 
 // listCompletion suggests words for a flag that takes a comma-separated list.
-func listCompletion(words []string) cobra.CompletionFunc {
+func listCompletion[T ~string](words []T) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 		before := begun[:strings.LastIndexByte(begun, ',')+1]
 		found := make([]string, 0, len(words))
 		for _, word := range words {
-			found = append(found, before+word)
+			found = append(found, before+string(word))
 		}
 		return found, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -124,26 +124,23 @@ func (s *session) holdLanes(ctx context.Context, action client.LaneAction, hold 
 // noticeStillHeld prints what still holds a lane after a resume or open: the pause of all lanes if one lane
 // was resumed, or the pauses of single lanes if all were.
 func noticeStillHeld(out term.Streams, lane string, action client.LaneAction, all *statefs.LanesStatus) {
-	var every *statefs.LaneHold
-	var own func(*statefs.LaneStatus) *statefs.LaneHold
-	var word string
+	word, held := "paused", func(paused, _ *statefs.LaneHold) bool { return paused != nil }
 	switch action {
-	case client.ResumeLane:
-		every, own, word = all.Paused, func(l *statefs.LaneStatus) *statefs.LaneHold { return l.Paused }, "paused"
-	case client.OpenLane:
-		every, own, word = all.Closed, func(l *statefs.LaneStatus) *statefs.LaneHold { return l.Closed }, "closed"
 	case client.PauseLane, client.CloseLane:
 		return
+	case client.OpenLane:
+		word, held = "closed", func(_, closed *statefs.LaneHold) bool { return closed != nil }
+	case client.ResumeLane:
 	}
 	if lane != statefs.AllLanes {
-		if every != nil {
+		if held(all.Paused, all.Closed) {
 			out.Notice("it stays %s with all lanes: 'jobdir lane %s all' ends that", word, action)
 		}
 		return
 	}
 	var still []string
 	for i := range all.Lanes {
-		if l := &all.Lanes[i]; own(l) != nil {
+		if l := &all.Lanes[i]; held(l.Paused, l.Closed) {
 			still = append(still, l.Name)
 		}
 	}

@@ -361,13 +361,6 @@ func (l *Loaded) queueRows() (rows []Row) {
 	return rows
 }
 
-func (l *Loaded) originOf(key string) string {
-	if from, ok := l.origin[key]; ok {
-		return from
-	}
-	return originDefault
-}
-
 // shortDuration formats a duration without zero units, and whole days as such: 15m instead of 15m0s.
 func shortDuration(d time.Duration) string {
 	if d%term.Day == 0 && d > 0 {

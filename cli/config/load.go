@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -22,14 +23,14 @@ type Loaded struct {
 	Config
 	// File is the path of the configuration file, "" for none.
 	File string
-	// origin maps each key to the source of its value, for people.
+	// origin maps each key that is set to the source of its value, for people.
 	origin map[string]string
 }
 
 // Explicit reports whether the user has set a key.
-func (l *Loaded) Explicit(key string) bool { return l.origin[key] != originDefault }
+func (l *Loaded) Explicit(key string) bool { return l.origin[key] != "" }
 
-const originDefault = "default"
+func (l *Loaded) originOf(key string) string { return cmp.Or(l.origin[key], "default") }
 
 // Load reads the configuration for a command with these flags.
 func Load(flags *pflag.FlagSet) (*Loaded, error) {
@@ -45,9 +46,6 @@ func Load(flags *pflag.FlagSet) (*Loaded, error) {
 // of the user and name its place.
 func load(flags *pflag.FlagSet, env map[string]string) (*Loaded, error) {
 	l := &Loaded{Config: defaults(env), origin: map[string]string{}}
-	for _, setting := range settings {
-		l.origin[setting.key] = originDefault
-	}
 	if err := l.readFile(flags, env); err != nil {
 		return nil, err
 	}
@@ -273,7 +271,7 @@ func (l *Loaded) Rows() (all []Row) {
 		case s.toggle:
 			value = value == "true"
 		}
-		all = append(all, Row{s.key, value, l.origin[s.key]})
+		all = append(all, Row{s.key, value, l.originOf(s.key)})
 	}
 	return append(all, l.queueRows()...)
 }
