@@ -29,8 +29,6 @@ type starts struct {
 	runs     sync.WaitGroup
 	// fdBudget reserves the file descriptors that a start needs.
 	fdBudget fdBudget
-	// deferredStarts writes the start record of a run that lasts longer than startRecordDelay.
-	deferredStarts deferredStarts
 	// heldCommands lists the commands that the keepers held when this daemon started. It is set
 	// only during recovery.
 	heldCommands map[statefs.ID][]keeper.HeldCommand
@@ -108,8 +106,7 @@ func (s *starts) markRunning(op *operation, unsaid bool) error {
 	op.rec = &rec
 	s.setState(op, statefs.Running)
 	if unsaid {
-		op.unrecordedStart = time.Now()
-		s.deferredStarts.add(op.id(), op.unrecordedStart)
+		s.deferStartRecord(op)
 	}
 	return nil
 }
@@ -162,69 +159,15 @@ func (s *starts) prepareRun(op *operation, def *catalog.Definition, params catal
 // the record. Most shorter runs save that write: the record of their end contains the start.
 const startRecordDelay = 100 * time.Millisecond
 
-// deferredStarts queues the operations whose records do not contain the start of their first run
-// yet, in the order in which they are due. An operation that ends earlier stays until then. It is
-// safe for concurrent use.
-type deferredStarts struct {
-	enqueue func(statefs.ID) // called without the lock
-
-	mu     sync.Mutex
-	queue  []deferredStart
-	timer  *time.Timer
-	closed bool
-}
-
-type deferredStart struct {
-	id statefs.ID
-	at time.Time
-}
-
-// add enqueues an operation for a reconcile after startRecordDelay.
-func (b *deferredStarts) add(id statefs.ID, now time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return
-	}
-	b.queue = append(b.queue, deferredStart{id, now})
-	if len(b.queue) > 1 {
-		return
-	}
-	if b.timer == nil {
-		b.timer = time.AfterFunc(startRecordDelay, b.fire)
-	} else {
-		b.timer.Reset(startRecordDelay)
-	}
-}
-
-// fire enqueues the operations whose delay has elapsed. The delay is constant, so the queue is in
-// insertion order.
-func (b *deferredStarts) fire() {
-	now := time.Now()
-	b.mu.Lock()
-	due := 0
-	for due < len(b.queue) && now.Sub(b.queue[due].at) >= startRecordDelay {
-		due++
-	}
-	ids := b.queue[:due:due]
-	if b.queue = b.queue[due:]; b.closed || len(b.queue) == 0 {
-		b.queue = nil
-	} else {
-		b.timer.Reset(startRecordDelay - now.Sub(b.queue[0].at))
-	}
-	b.mu.Unlock()
-	for _, e := range ids {
-		b.enqueue(e.id)
-	}
-}
-
-func (b *deferredStarts) close() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.closed, b.queue = true, nil
-	if b.timer != nil {
-		b.timer.Stop()
-	}
+// deferStartRecord reconciles an operation after startRecordDelay, if it is live then.
+func (s *starts) deferStartRecord(op *operation) {
+	op.unrecordedStart = time.Now()
+	id := op.id()
+	time.AfterFunc(startRecordDelay, func() {
+		if s.manages(id) {
+			s.reconcileQueue.enqueueNames(id, noNames)
+		}
+	})
 }
 
 // defersStartRecord reports whether an operation starts without a change to its record. The marker
@@ -260,8 +203,7 @@ func (s *starts) recordStartIfDue(op *operation, sight statefs.Observation) erro
 	}
 	err := s.recordStart(op)
 	if files.DiskFull(err) {
-		op.unrecordedStart = time.Now()
-		s.deferredStarts.add(op.id(), op.unrecordedStart)
+		s.deferStartRecord(op)
 		return nil
 	}
 	return err

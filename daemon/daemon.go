@@ -147,11 +147,6 @@ func New(config Config) (*Daemon, error) {
 		d.workHost.Starter, d.workHost.Keepers = config.Keepers, config.Keepers
 	}
 	d.reconcileQueue = newReconcileQueue(d.reconcileID)
-	d.deferredStarts.enqueue = func(id statefs.ID) {
-		if d.manages(id) {
-			d.reconcileQueue.enqueueNames(id, noNames)
-		}
-	}
 	d.alarms = alarm.New(config.Owner.Now, d.uptime, d.reconcileQueue.enqueue)
 	d.fdBudget.owner = config.Owner
 	d.admission = newAdmission(&config, func(id statefs.ID) { d.reconcileQueue.enqueueNames(id, noNames) }, config.Owner.Now)
@@ -329,7 +324,6 @@ func (d *Daemon) stop() {
 	d.stopping.Store(true)
 	d.admission.close()
 	d.waitFollowers.close()
-	d.deferredStarts.close()
 	d.reconcileQueue.wait() // a reconcile that started earlier may still start work; a later one does not
 	for _, op := range d.allOperations() {
 		if !op.evicted.Load() { // an evicted operation has no work
