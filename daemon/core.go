@@ -72,10 +72,9 @@ func newParts(config Config) *Daemon {
 		blockedFiles: make(map[statefs.ID][]string),
 	}
 	c.fatal, c.ready, c.stopped = make(chan error, 1), make(chan struct{}), make(chan struct{})
-	c.drain.check = make(chan struct{}, 1)
 	p := &publisher{core: c}
 	w := &waits{core: c, publisher: p}
-	m := &markers{core: c, strayFiles: newStrayFiles(statefs.SettleAge + time.Second)}
+	m := &markers{core: c, strayFiles: strayFiles{came: make(chan struct{}, 1)}}
 	e := &ends{core: c, publisher: p}
 	s := &starts{core: c, publisher: p, ends: e}
 	o := &optional{core: c, starts: s}
@@ -89,7 +88,7 @@ func newParts(config Config) *Daemon {
 	return &Daemon{
 		core: c, publisher: p, waits: w, markers: m, ends: e, starts: s, optional: o, finisher: f, requests: q,
 		reconciler: r, recovery: &recovery{core: c, markers: m, ends: e, starts: s}, retention: k,
-		sweeper: &sweeper{core: c, publisher: p, markers: m, ends: e, retention: k, sweepRequests: make(chan sweepRequest)},
+		sweeper: &sweeper{core: c, publisher: p, markers: m, ends: e, retention: k},
 	}
 }
 

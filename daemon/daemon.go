@@ -123,16 +123,6 @@ type Daemon struct {
 	files *watch.Files // the logs of commands that run
 }
 
-type sweepRequest struct {
-	dryRun bool
-	answer chan sweepResult
-}
-
-type sweepResult struct {
-	findings []statefs.Finding
-	err      error
-}
-
 // New prepares a daemon and starts to watch the storage. It changes nothing; Run does.
 func New(config Config) (*Daemon, error) {
 	if err := config.setDefaults(); err != nil {
@@ -217,7 +207,6 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	if mode := d.dir.Mode(); mode.Name == watch.ModeScan {
 		d.logger.Warn("changes are found by scanning", "folder", d.owner.JobsDir(), "reason", mode.Reason)
 	}
-	defer d.strayFiles.stop()
 	if err = d.recover(watching); err == nil {
 		d.admission.enable()
 		d.Lanes.ReconcileSoon() // the trial operation of a breaker may be gone
@@ -255,19 +244,18 @@ func (d *Daemon) watcherEnded(what string, err error) {
 func (d *Daemon) serve(ctx context.Context) error {
 	sweep := time.NewTicker(d.config.SweepInterval)
 	defer sweep.Stop()
+	strayFiles, settled := d.strayFiles.came, (<-chan time.Time)(nil)
 	for {
 		select {
 		case <-d.dir.Ready():
 			d.takeEvents()
 		case <-sweep.C:
 			d.sweepAndLog(ctx)
-		case <-d.strayFiles.sweep:
+		case <-strayFiles:
+			strayFiles, settled = nil, time.After(settleTime)
+		case <-settled:
+			strayFiles, settled = d.strayFiles.came, nil // one that came since settles by itself
 			d.sweepAndLog(ctx)
-		case <-d.drain.check:
-			d.checkDrained()
-		case order := <-d.sweepRequests:
-			findings, err := d.sweep(ctx, order.dryRun)
-			order.answer <- sweepResult{findings, err}
 		case err := <-d.fatal:
 			return err
 		case <-ctx.Done():
@@ -321,7 +309,9 @@ func (d *Daemon) rescan() {
 // stop interrupts the work that runs, or leaves it to the keepers, and waits for all reconciles and
 // runs.
 func (d *Daemon) stop() {
+	d.sweeping.Lock() // no sweep runs from here on
 	d.stopping.Store(true)
+	d.sweeping.Unlock()
 	d.admission.close()
 	d.waitFollowers.close()
 	d.reconcileQueue.wait() // a reconcile that started earlier may still start work; a later one does not
@@ -392,11 +382,9 @@ func isClosed(c <-chan struct{}) bool {
 
 // drain is the state of Drain: no work starts, and the daemon waits for the work that runs.
 type drain struct {
-	check chan struct{} // an operation was reconciled since the last check
-
 	mu      sync.Mutex
 	drained chan struct{} // closed when nothing runs; nil until Drain is called
-	done    bool
+	settled bool          // no reconcile runs that started before Drain and may start work
 }
 
 // Drain makes the daemon start no more work; new submits wait for the next daemon. The returned
@@ -409,36 +397,21 @@ func (d *Daemon) Drain() <-chan struct{} {
 	}
 	drained := d.drain.drained
 	d.drain.mu.Unlock()
-	d.reconcileQueue.wait() // a reconcile that started earlier may still start work
-	d.drain.checkSoon()
+	d.reconcileQueue.wait()
+	d.drain.mu.Lock()
+	d.drain.settled = true
+	d.drain.mu.Unlock()
+	d.checkDrained()
 	d.queueChanged()
 	return drained
 }
 
-// checkSoon makes the daemon check whether work still runs.
-func (n *drain) checkSoon() {
-	n.mu.Lock()
-	wanted := n.drained != nil && !n.done
-	n.mu.Unlock()
-	if !wanted {
-		return
-	}
-	select {
-	case n.check <- struct{}{}:
-	default:
-	}
-}
-
 // checkDrained closes the channel of Drain when nothing runs.
-func (d *Daemon) checkDrained() {
-	if d.States()[statefs.Running] > 0 {
-		return
-	}
-	d.drain.mu.Lock()
-	defer d.drain.mu.Unlock()
-	if !d.drain.done {
-		d.drain.done = true
-		close(d.drain.drained)
+func (c *core) checkDrained() {
+	c.drain.mu.Lock()
+	defer c.drain.mu.Unlock()
+	if c.drain.settled && c.States()[statefs.Running] == 0 && !isClosed(c.drain.drained) {
+		close(c.drain.drained)
 	}
 }
 

@@ -24,7 +24,7 @@ type markers struct {
 	watchMu sync.Mutex // held while events of the watch are passed to reconcileQueue
 	// earlyRequests holds the IDs of requests that were seen before their operation.
 	earlyRequests unsettledIDs
-	strayFiles    *strayFiles
+	strayFiles    strayFiles
 	// damaged holds what is known of operations whose records were damaged or removed while they
 	// waited; guarded by mu.
 	damaged map[statefs.ID]damagedRecord

@@ -42,7 +42,7 @@ const retryInterval = time.Second
 // reconcileID compares what exists on disk of one operation with what the daemon knows, and acts.
 // Nothing else changes an operation, and at most one reconcile runs per ID.
 func (rc *reconciler) reconcileID(id statefs.ID, names statefs.NameSet) {
-	defer rc.drain.checkSoon()
+	defer rc.checkDrained()
 	if op := rc.operation(id); rc.markers.isKnown(op, names) {
 		rc.admission.reconciled(id, op.standing, nil)
 		return

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -12,54 +11,20 @@ import (
 // strayFiles notes that names without a meaning have appeared in jobs/ or left it. No reconcile
 // handles them: a listing counts them, and a sweep moves those beside a live operation away.
 type strayFiles struct {
-	settleTime time.Duration // how old they must be before a sweep touches them
-	sweep      chan struct{} // receives a value when a sweep is due
-
-	uncounted atomic.Bool // a stray file came or went since the last count
-
-	mu    sync.Mutex // guards the rest
-	timer *time.Timer
-	again bool // another one came while the timer ran
+	came      chan struct{} // receives a value when one appears or leaves
+	uncounted atomic.Bool   // one came or went since the last count
 }
 
-func newStrayFiles(wait time.Duration) *strayFiles {
-	return &strayFiles{settleTime: wait, sweep: make(chan struct{}, 1)}
-}
+// settleTime is how old stray files are when a sweep handles them.
+const settleTime = statefs.SettleAge + time.Second
 
 // note records that a stray file came or went. It never blocks and touches no file: the watch calls
 // it.
 func (s *strayFiles) note() {
 	s.uncounted.Store(true)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.timer != nil {
-		s.again = true
-		return
-	}
-	s.timer = time.AfterFunc(s.settleTime, s.requestSweep)
-}
-
-func (s *strayFiles) requestSweep() {
 	select {
-	case s.sweep <- struct{}{}:
+	case s.came <- struct{}{}:
 	default:
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.timer = nil
-	if s.again {
-		s.again = false
-		s.timer = time.AfterFunc(s.settleTime, s.requestSweep)
-	}
-}
-
-// stop cancels a sweep that is not due yet.
-func (s *strayFiles) stop() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.again = false
-	if s.timer != nil {
-		s.timer.Stop()
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
@@ -55,6 +54,7 @@ func (b *bench) logInto() *lines {
 func TestFilesBesideAMarkerAreSetAside(t *testing.T) {
 	t.Parallel()
 	b := prepare(t, handlerJobs, testHandlers)
+	b.config.SweepInterval = time.Hour // the files themselves cause the sweep
 	logged := b.logInto()
 	b.start()
 	id := b.submit("wait", `{}`)
@@ -79,35 +79,6 @@ func TestFilesBesideAMarkerAreSetAside(t *testing.T) {
 	if !b.exists(statefs.MarkerName(id, statefs.Running)) {
 		t.Error("the marker is gone")
 	}
-}
-
-func TestStrayFilesAreSweptWhenTheyHaveSettled(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newStrayFiles(time.Second)
-		begun := time.Now()
-		swept := func(after time.Duration) {
-			t.Helper()
-			<-s.sweep
-			if got := time.Since(begun); got != after {
-				t.Errorf("swept after %s, want %s", got, after)
-			}
-		}
-		s.note()
-		swept(time.Second)
-		s.note()
-		time.Sleep(time.Second / 2) //nolint:forbidigo // the clock of this bubble
-		s.note()
-		s.note()
-		swept(2 * time.Second)
-		swept(3 * time.Second) // the later ones were not old enough
-		s.note()
-		s.stop()
-		time.Sleep(time.Minute) //nolint:forbidigo // the clock of this bubble
-		if len(s.sweep) != 0 {
-			t.Error("it sweeps after the end")
-		}
-	})
 }
 
 // TestASweepReportsAFileOnce sweeps repeatedly over a folder with the name of a marker.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"sync"
 	"sync/atomic"
 
 	"github.com/jobdir/jobdir/statefs"
@@ -20,9 +21,9 @@ type sweeper struct {
 	ends      *ends
 	retention *retention
 
-	sweepRequests chan sweepRequest
-	// reportedFiles maps each file that the last sweep found and left alone to the reason.
-	// sweepError is the error of the last sweep. Only the goroutine that sweeps uses them.
+	sweeping sync.Mutex // one sweep at a time
+	// reportedFiles maps each file that the last sweep found and left alone to the reason. It is guarded by
+	// sweeping. sweepError is the error of the last periodic sweep.
 	reportedFiles map[string]string
 	sweepError    string
 }
@@ -121,28 +122,21 @@ var ErrStopped = errors.New("the daemon has stopped")
 
 // Sweep runs a sweep now. With dryRun it only returns what a sweep would do.
 func (sw *sweeper) Sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, error) {
-	order := sweepRequest{dryRun, make(chan sweepResult, 1)}
-	select {
-	case sw.sweepRequests <- order:
-	case <-sw.stopped:
-		return nil, ErrStopped
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	if err := sw.awaitReady(ctx); err != nil {
+		return nil, err
 	}
-	select {
-	case answer := <-order.answer:
-		return answer.findings, answer.err
-	case <-sw.stopped:
-		return nil, ErrStopped
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+	return sw.sweep(ctx, dryRun)
 }
 
 // sweep removes stray files, checks that the watch is still on the folder of that path, and enqueues
 // every live operation whose marker and memory differ: a missed event costs at most one sweep
 // interval.
 func (sw *sweeper) sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, error) {
+	sw.sweeping.Lock()
+	defer sw.sweeping.Unlock()
+	if sw.stopping.Load() {
+		return nil, ErrStopped
+	}
 	if err := sw.markers.dir.Check(); err != nil {
 		sw.fail(err)
 		return nil, err
