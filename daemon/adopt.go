@@ -27,7 +27,7 @@ func (rc *reconciler) adopt(id statefs.ID, sight statefs.Observation) error {
 	// reading 100,000 of them would be too slow.
 	foreign := func() (bool, error) { return false, nil }
 	verdict := statefs.Interpret(sight.States, rec, recordErr, false, foreign)
-	if damaged := rc.markers.damagedRecord(id); damaged != nil && verdict == statefs.Foreign { // its record was removed
+	if damaged, has := rc.markers.damaged.get(id); has && verdict == statefs.Foreign { // its record was removed
 		verdict, recordErr = statefs.Unreadable, damaged.err
 	}
 	rc.markers.setAsideObstacles(id, rec, sight.Irregular, verdict)
@@ -182,7 +182,7 @@ func (rc *reconciler) quarantineRecord(id statefs.ID, state statefs.State, reaso
 	if err != nil {
 		return err
 	}
-	if damaged := rc.markers.damagedRecord(id); damaged != nil {
+	if damaged, has := rc.markers.damaged.get(id); has {
 		damaged.shown.RestoreDetails(rec)
 	}
 	op := newOperation(rec)
@@ -203,9 +203,7 @@ func (rc *reconciler) quarantineRecord(id statefs.ID, state statefs.State, reaso
 	if err := rc.persist(op); err != nil {
 		return err
 	}
-	rc.mu.Lock()
-	delete(rc.markers.damaged, id)
-	rc.mu.Unlock()
+	rc.markers.damaged.take(id)
 	rc.publisher.publish(op)
 	return rc.takeOver(rec, op.state)
 }
@@ -217,22 +215,12 @@ type damagedRecord struct {
 	err   error
 }
 
-// damagedRecord returns what is known of the damaged record of id, or nil if it is not damaged.
-func (m *markers) damagedRecord(id statefs.ID) *damagedRecord {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	if damaged, known := m.damaged[id]; known {
-		return &damaged
-	}
-	return nil
-}
-
 // rebuilt creates a record from what the daemon remembers of an operation: its job, its parameters
 // and its submit time. If one of these is missing or does not fit, the record contains only the ID.
 func (m *markers) rebuilt(id statefs.ID) (*statefs.Record, error) {
 	unknown := statefs.UnknownRecord(id, m.owner.Now())
-	damaged := m.damagedRecord(id)
-	if damaged == nil {
+	damaged, has := m.damaged.get(id)
+	if !has {
 		return unknown, nil
 	}
 	row, err := damaged.shown.Row.Unpack()

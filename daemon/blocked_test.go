@@ -87,9 +87,8 @@ func TestImmovableObstacleDoesNotSpin(t *testing.T) {
 	b.touch(id, statefs.Pause)
 	b.await("it was tried often", func() bool {
 		must(t, os.WriteFile(filepath.Join(b.tree.JobsDir(), "nudge"), nil, 0o640)) // an event triggers a reconcile
-		b.daemon.moveBackoff.mu.Lock()
-		defer b.daemon.moveBackoff.mu.Unlock()
-		return b.daemon.moveBackoff.count[id] > immediateRetries+4
+		moves, _ := b.daemon.moves.get(id)
+		return moves > immediateRetries+4
 	})
 	if n := logged.with("ERROR", "cannot be moved to corrupt/", "file="+filepath.Base(obstacle)); n != 1 {
 		t.Errorf("reported %d times", n)
@@ -107,20 +106,14 @@ func TestImmovableObstacleDoesNotSpin(t *testing.T) {
 	}
 }
 
-func TestMoveBackoffGrows(t *testing.T) {
+func TestMoveDelayGrows(t *testing.T) {
 	t.Parallel()
-	var r moveBackoff
-	id := testID(t, 79)
 	var waits []time.Duration
-	for range 100 {
-		waits = append(waits, r.next(id))
+	for n := range 100 {
+		waits = append(waits, moveDelay(n+1))
 	}
 	if waits[0] != 0 || waits[immediateRetries-1] != 0 || waits[immediateRetries] == 0 || waits[99] != retryInterval ||
 		!slices.IsSorted(waits) {
 		t.Errorf("the waits are %v", waits)
-	}
-	r.forget(id)
-	if r.next(id) != 0 || len(r.count) != 1 {
-		t.Error("it is not forgotten")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -40,19 +41,22 @@ type core struct {
 	queueQuota queueQuota
 	// waitFollowers tracks the operations for which every waiting reason is published.
 	waitFollowers waitFollowers
-	definitions   definitions
-	// unsettledIDs holds the IDs whose markers may differ from their rows.
-	unsettledIDs   unsettledIDs
+	// definitions caches the job definitions under which live operations were submitted, by hash. It holds one
+	// for each version of a job that was used since the daemon started.
+	definitions lockedMap[string, *catalog.Definition]
+	// unsettledIDs holds the IDs in jobs/ for which the daemon knows that its memory does not match their files:
+	// those of foreign programs, operations that it could not take over, operations whose marker is missing, and
+	// requests without an operation. Any other mismatch lasts at most one reconcile. The value is the state of
+	// the marker if a reconcile left it to a foreign program.
+	unsettledIDs   lockedMap[statefs.ID, statefs.State]
 	retentionClock retentionClock
 	counters       counters
 	startedAt      time.Time
-
-	mu sync.RWMutex // guards pendingCallbacks and blockedFiles, and what the parts say of it
 	// pendingCallbacks run in the next reconcile of their operation.
-	pendingCallbacks map[statefs.ID][]func(*operation)
+	pendingCallbacks lockedMap[statefs.ID, []func(*operation)]
 	// blockedFiles lists, by operation, the files at the name of a marker or request that the
 	// daemon could not set aside and has reported.
-	blockedFiles map[statefs.ID][]string
+	blockedFiles lockedMap[statefs.ID, []string]
 }
 
 // lifetime is how far the daemon is between its start and its end.
@@ -69,7 +73,6 @@ type lifetime struct {
 func newParts(config Config) *Daemon {
 	c := &core{
 		startedAt: time.Now(), config: config, committer: committer{config.Owner}, logger: config.Logger,
-		blockedFiles: make(map[statefs.ID][]string),
 	}
 	c.fatal, c.ready, c.stopped = make(chan error, 1), make(chan struct{}), make(chan struct{})
 	p := &publisher{core: c}
@@ -92,37 +95,47 @@ func newParts(config Config) *Daemon {
 	}
 }
 
-// definitions caches the job definitions under which live operations were submitted, by hash. It
-// holds one for each version of a job that was used since the daemon started.
-type definitions struct {
-	mu     sync.Mutex
-	byHash map[string]*catalog.Definition
+// lockedMap is a map with a lock. The zero value is empty.
+type lockedMap[K comparable, V any] struct {
+	mu sync.Mutex
+	m  map[K]V
 }
 
-func (d *definitions) get(hash string) *catalog.Definition {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.byHash[hash]
+func (l *lockedMap[K, V]) get(key K) (value V, has bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	value, has = l.m[key]
+	return value, has
 }
 
-func (d *definitions) put(hash string, def *catalog.Definition) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.byHash == nil {
-		d.byHash = make(map[string]*catalog.Definition)
+func (l *lockedMap[K, V]) set(key K, value V) { l.update(key, func(V) V { return value }) }
+
+// update replaces the value of key, which is zero if the map does not have it, and returns the new value.
+func (l *lockedMap[K, V]) update(key K, next func(V) V) V {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.m == nil {
+		l.m = make(map[K]V)
 	}
-	d.byHash[hash] = def
+	value := next(l.m[key])
+	l.m[key] = value
+	return value
 }
 
-// longestGrace returns the longest grace period of the cached definitions.
-func (d *definitions) longestGrace() time.Duration {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	var longest time.Duration
-	for _, def := range d.byHash {
-		longest = max(longest, def.Grace)
-	}
-	return longest
+// take removes the value of key and returns it.
+func (l *lockedMap[K, V]) take(key K) V {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	value := l.m[key]
+	delete(l.m, key)
+	return value
+}
+
+// all returns a copy of the map.
+func (l *lockedMap[K, V]) all() map[K]V {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.m)
 }
 
 func (c *core) track(op *operation) {
@@ -142,9 +155,7 @@ func (c *core) untrack(op *operation) {
 		}
 	}
 	c.live.Remove(op.id())
-	c.mu.Lock()
-	delete(c.blockedFiles, op.id())
-	c.mu.Unlock()
+	c.blockedFiles.take(op.id())
 	c.alarms.Set(op.id(), time.Time{}, 0)
 	if c.config.Intake != nil {
 		c.config.Intake.Forget(op.rec)
@@ -190,7 +201,7 @@ func (c *core) definition(rec *statefs.Record) (*catalog.Definition, catalog.Par
 }
 
 func (c *core) storedDefinition(rec *statefs.Record) (*catalog.Definition, error) {
-	if def := c.definitions.get(rec.Definition); def != nil {
+	if def, has := c.definitions.get(rec.Definition); has {
 		return def, nil
 	}
 	if rec.Definition == "" {
@@ -208,7 +219,7 @@ func (c *core) storedDefinition(rec *statefs.Record) (*catalog.Definition, error
 		return nil, fmt.Errorf("job %s/%s: the definition it was submitted under cannot be read: %w", rec.Group, rec.Job,
 			errors.Join(err, fs.ErrInvalid))
 	}
-	c.definitions.put(rec.Definition, defs[0])
+	c.definitions.set(rec.Definition, defs[0])
 	return defs[0], nil
 }
 
@@ -271,12 +282,7 @@ func (c *core) logLine(op *operation, line string) {
 // atReconcile runs fn with the next reconcile of an operation. fn gets nil if the daemon does not
 // manage it.
 func (c *core) atReconcile(id statefs.ID, fn func(op *operation)) {
-	c.mu.Lock()
-	if c.pendingCallbacks == nil {
-		c.pendingCallbacks = make(map[statefs.ID][]func(*operation))
-	}
-	c.pendingCallbacks[id] = append(c.pendingCallbacks[id], fn)
-	c.mu.Unlock()
+	c.pendingCallbacks.update(id, func(waiting []func(*operation)) []func(*operation) { return append(waiting, fn) })
 	c.reconcileQueue.enqueue(id)
 }
 
@@ -295,9 +301,4 @@ func (c *core) awaitReady(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// enqueueAfter enqueues an operation after wait.
-func (c *core) enqueueAfter(id statefs.ID, wait time.Duration) {
-	time.AfterFunc(wait, func() { c.reconcileQueue.enqueue(id) })
 }

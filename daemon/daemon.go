@@ -214,12 +214,6 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 		if d.config.Intake != nil {
 			d.config.Intake.Ready()
 		}
-		d.mu.Lock()
-		late := d.startupBacklog
-		d.mu.Unlock()
-		for _, id := range late {
-			d.reconcileQueue.enqueue(id)
-		}
 		shipping, stopShipping := context.WithCancel(watching)
 		var ships sync.WaitGroup
 		ships.Go(func() { d.Deliveries.Deliver(shipping) })
@@ -340,7 +334,10 @@ func (d *Daemon) awaitRuns() {
 		d.runs.Wait()
 		close(ended)
 	}()
-	longest := max(d.config.Grace, d.definitions.longestGrace())
+	longest := d.config.Grace
+	for _, def := range d.definitions.all() {
+		longest = max(longest, def.Grace)
+	}
 	late := time.NewTimer(longest + longest/2 + time.Second)
 	defer late.Stop()
 	select {

@@ -3,7 +3,6 @@ package daemon
 import (
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/jobdir/jobdir/daemon/decide"
 	"github.com/jobdir/jobdir/daemon/history"
@@ -120,57 +119,6 @@ func (o *operations) Live() []history.Live {
 
 func rowOf(s *live.Snapshot) history.Live { return history.Live{ID: s.ID, State: s.State, Row: s.Row} }
 
-// unsettledIDs holds the IDs in jobs/ for which the daemon knows that its memory does not match
-// their markers: those of foreign programs, operations that it could not take over, and operations
-// whose marker is missing. Any other mismatch lasts at most one reconcile.
-type unsettledIDs struct {
-	mu sync.Mutex
-	// ids have the state of the marker if a reconcile found one and left it to a foreign program.
-	ids map[statefs.ID]statefs.State
-}
-
-func (s *unsettledIDs) set(id statefs.ID, doubtful bool, seen ...statefs.State) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !doubtful {
-		delete(s.ids, id)
-		return
-	}
-	if s.ids == nil {
-		s.ids = make(map[statefs.ID]statefs.State)
-	}
-	s.ids[id] = ""
-	if len(seen) == 1 {
-		s.ids[id] = seen[0]
-	}
-}
-
-func (s *unsettledIDs) has(id statefs.ID) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, has := s.ids[id]
-	return has
-}
-
-// isForeign reports whether a reconcile has left the marker of an ID to a foreign program.
-func (s *unsettledIDs) isForeign(id statefs.ID) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ids[id] != ""
-}
-
-// addTo adds the IDs that are not in ids: a change that is still to be reconciled may have replaced
-// the state that was seen.
-func (s *unsettledIDs) addTo(ids map[statefs.ID]statefs.State) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for id, state := range s.ids {
-		if _, changing := ids[id]; !changing {
-			ids[id] = state
-		}
-	}
-}
-
 // LiveIndex returns the up-to-date rows of the operations that the daemon manages, and separately
 // the IDs whose markers may differ from them right now, with what is known of each. The row of an
 // ID that the daemon does not manage is nil; a state beside it is that of the marker. ok is false
@@ -210,7 +158,11 @@ func (d *Daemon) collectUnsettled() (ids map[statefs.ID]statefs.State, ok bool) 
 			ids[id] = ""
 		}
 	}
-	d.unsettledIDs.addTo(ids)
+	for id, state := range d.unsettledIDs.all() {
+		if _, changing := ids[id]; !changing { // a change may have replaced the state that was seen
+			ids[id] = state
+		}
+	}
 	return ids, !lost
 }
 

@@ -20,14 +20,12 @@ import (
 type markers struct {
 	*core
 
-	dir     *watch.Dir[watchKey]
-	watchMu sync.Mutex // held while events of the watch are passed to reconcileQueue
-	// earlyRequests holds the IDs of requests that were seen before their operation.
-	earlyRequests unsettledIDs
-	strayFiles    strayFiles
+	dir        *watch.Dir[watchKey]
+	watchMu    sync.Mutex // held while events of the watch are passed to reconcileQueue
+	strayFiles strayFiles
 	// damaged holds what is known of operations whose records were damaged or removed while they
-	// waited; guarded by mu.
-	damaged map[statefs.ID]damagedRecord
+	// waited.
+	damaged lockedMap[statefs.ID, damagedRecord]
 }
 
 // namesFromListing is set in the names to observe if a listing shows no other name of the
@@ -75,7 +73,8 @@ func (m *markers) observe(id statefs.ID, names statefs.NameSet) (statefs.Observa
 	case names&namesFromListing != 0:
 		usual = len(sight.States) == 1
 	default: // finished operations without names, or new ones
-		usual = len(sight.States) <= 1 && len(sight.Requests) == 0 && !m.unsettledIDs.has(id) && !m.earlyRequests.has(id)
+		_, unsettled := m.unsettledIDs.get(id)
+		usual = len(sight.States) <= 1 && len(sight.Requests) == 0 && !unsettled
 	}
 	if !usual {
 		return m.observeAll(op, id)
@@ -304,11 +303,10 @@ func (rc *reconciler) confirmMissingMarker(op *operation) error {
 	events := op.events.Load()
 	if op.missing.since.IsZero() || op.missing.events != events || rc.markers.hasPendingEvent(op.id()) {
 		op.missing = missingMarker{since: time.Now(), events: events}
-		rc.enqueueAfter(op.id(), missingMarkerGrace)
-		return nil
 	}
-	if time.Since(op.missing.since) < missingMarkerGrace {
-		return nil // its timer is running
+	if wait := missingMarkerGrace - time.Since(op.missing.since); wait > 0 {
+		rc.reconcileQueue.enqueueAfter(op.id(), wait)
+		return nil
 	}
 	if err := rc.markers.dir.Check(); err != nil {
 		return err

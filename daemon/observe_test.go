@@ -44,10 +44,10 @@ func TestASightAsksForWhatWasHeardOfAndWhatIsOpen(t *testing.T) {
 	sees(queued|namesFromListing, 1, 0)
 	sees(pause|namesFromListing, 1, 1) // the listing has missed the marker
 	must(t, os.Remove(request))
-	d.unsettledIDs.set(id, true) // it could not be taken over
+	d.unsettledIDs.set(id, "") // it could not be taken over
 	must(t, os.WriteFile(request, nil, 0o600))
 	sees(queued, 1, 1)
-	d.unsettledIDs.set(id, false)
+	d.unsettledIDs.take(id)
 	must(t, os.Remove(request))
 
 	rec, err := b.tree.ReadRecord(id)

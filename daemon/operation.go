@@ -274,12 +274,7 @@ func (rc *reconciler) activate(id statefs.ID) error {
 		return err
 	}
 	rc.logger.Error("the record of a waiting operation was damaged or removed by another program", "id", id, "error", err)
-	rc.mu.Lock()
-	if rc.markers.damaged == nil {
-		rc.markers.damaged = make(map[statefs.ID]damagedRecord)
-	}
-	rc.markers.damaged[id] = damagedRecord{op.shown, err}
-	rc.mu.Unlock()
+	rc.markers.damaged.set(id, damagedRecord{op.shown, err})
 	op.activeState = newActiveState(statefs.UnknownRecord(id, rc.owner.Now()))
 	rc.untrack(op)
 	rc.admission.syncQueue(op, false)

@@ -27,10 +27,9 @@ type reconciler struct {
 	requests  *requests
 
 	// failing tracks the operations whose reconcile currently fails.
-	failing     failingOperations
-	moveBackoff moveBackoff
-	// startupBacklog is enqueued once the daemon is ready; guarded by mu.
-	startupBacklog []statefs.ID
+	failing failingOperations
+	// moves counts, for each ID, the consecutive reconciles that found the marker being moved.
+	moves lockedMap[statefs.ID, int]
 	// batchMu serializes the lookups of batches that another process submits.
 	batchMu sync.Mutex
 }
@@ -63,19 +62,11 @@ func (rc *reconciler) reconcileID(id statefs.ID, names statefs.NameSet) {
 		if op == nil {
 			err = rc.adopt(id, sight)
 			if op = rc.operation(id); op == nil {
-				seen := sight.States
-				if err != nil || rc.stopping.Load() {
-					seen = nil // it may be ours
-				} else {
-					rc.live.Withdraw(id)
-				}
-				rc.unsettledIDs.set(id, len(sight.States) > 0, seen...)
-				rc.markers.earlyRequests.set(id, len(sight.States) == 0 && len(sight.Requests) > 0)
+				rc.noteUnmanaged(id, sight, err)
 				rc.waitFollowers.setWaiting(id, false)
 				rc.admission.reconciled(id, decide.Outside, err)
 				return err
 			}
-			rc.markers.earlyRequests.set(id, false)
 			op.noteObservation(sight)
 			rc.publisher.publish(op)
 			if err != nil || decide.Markers(op.state, sight.States) != decide.Kept {
@@ -86,7 +77,11 @@ func (rc *reconciler) reconcileID(id statefs.ID, names statefs.NameSet) {
 		}
 		err = rc.reconcile(op, sight)
 		rc.noteCarriedOut(op)
-		rc.unsettledIDs.set(id, rc.manages(id) && op.missing != missingMarker{})
+		if rc.manages(id) && op.missing != (missingMarker{}) {
+			rc.unsettledIDs.set(id, "")
+		} else {
+			rc.unsettledIDs.take(id)
+		}
 		rc.admission.syncQueue(op, rc.manages(id))
 		rc.admission.reconciled(id, op.standing, err)
 		rc.publisher.publish(op)
@@ -112,7 +107,7 @@ func (rc *reconciler) runReconcile(id statefs.ID, look func() error) {
 	var gone *watch.GoneError
 	var folder *statefs.FolderGoneError
 	if !errors.Is(err, errMoved) {
-		rc.moveBackoff.forget(id)
+		rc.moves.take(id)
 	}
 	switch {
 	case err == nil:
@@ -121,9 +116,9 @@ func (rc *reconciler) runReconcile(id statefs.ID, look func() error) {
 		errors.Is(err, syscall.EROFS):
 		rc.fail(err)
 	case errors.Is(err, errNotReady):
-		rc.enqueueWhenReady(id)
+		rc.reconcileQueue.enqueueAfter(id, retryInterval)
 	case errors.Is(err, errMoved):
-		if wait := rc.moveBackoff.next(id); wait > 0 {
+		if wait := moveDelay(rc.moves.update(id, func(n int) int { return n + 1 })); wait > 0 {
 			rc.reconcileQueue.enqueueAfter(id, wait)
 		} else {
 			rc.reconcileQueue.enqueue(id)
@@ -137,13 +132,18 @@ func (rc *reconciler) runReconcile(id statefs.ID, look func() error) {
 	}
 }
 
-// enqueueWhenReady enqueues an operation once the daemon serves.
-func (rc *reconciler) enqueueWhenReady(id statefs.ID) {
-	rc.mu.Lock()
-	rc.startupBacklog = append(rc.startupBacklog, id)
-	rc.mu.Unlock()
-	if isClosed(rc.ready) {
-		rc.reconcileQueue.enqueue(id)
+// noteUnmanaged notes what a reconcile found of an ID that the daemon does not manage after it.
+func (rc *reconciler) noteUnmanaged(id statefs.ID, sight statefs.Observation, err error) {
+	if err == nil && !rc.stopping.Load() {
+		rc.live.Withdraw(id)
+	}
+	switch {
+	case len(sight.States)+len(sight.Requests) == 0:
+		rc.unsettledIDs.take(id)
+	case len(sight.States) == 1 && err == nil && !rc.stopping.Load():
+		rc.unsettledIDs.set(id, sight.States[0])
+	default:
+		rc.unsettledIDs.set(id, "") // it may be ours
 	}
 }
 

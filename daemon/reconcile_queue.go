@@ -35,38 +35,17 @@ type reconcileQueue struct {
 	idle    *sync.Cond // on mu: there may be no worker left
 }
 
-// moveBackoff counts, for each ID, the consecutive reconciles that found the marker being moved. It
-// is safe for concurrent use.
-type moveBackoff struct {
-	mu    sync.Mutex
-	count map[statefs.ID]int
-}
-
 // immediateRetries is how many consecutive reconciles after a moved marker run without a delay.
 const immediateRetries = 3
 
-// next returns the delay before the next reconcile. The first retries come immediately, since a
-// rename takes microseconds. Then the delay doubles up to retryInterval, so that a rename which
-// keeps failing does not keep a processor and the disk busy.
-func (r *moveBackoff) next(id statefs.ID) time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.count == nil {
-		r.count = make(map[statefs.ID]int)
-	}
-	n := r.count[id]
-	r.count[id] = n + 1
-	if n < immediateRetries {
+// moveDelay returns the delay before the next reconcile after n in a row that found the marker being moved. The
+// first retries come immediately, since a rename takes microseconds. Then the delay doubles up to retryInterval,
+// so that a rename which keeps failing does not keep a processor and the disk busy.
+func moveDelay(n int) time.Duration {
+	if n <= immediateRetries {
 		return 0
 	}
-	return min(time.Millisecond<<min(n-immediateRetries, 16), retryInterval)
-}
-
-// forget resets the count of an ID whose marker was not moving.
-func (r *moveBackoff) forget(id statefs.ID) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.count, id)
+	return min(time.Millisecond<<min(n-immediateRetries-1, 16), retryInterval)
 }
 
 // queuedReconcile is a pending or running reconcile, and the names that were enqueued for it.

@@ -162,12 +162,8 @@ func (e *ends) withOperation(ctx context.Context, id statefs.ID, fn func(op *ope
 
 // runCallbacks runs the functions that wait for the reconcile of an operation.
 func (rc *reconciler) runCallbacks(id statefs.ID) {
-	rc.mu.Lock()
-	waiting := rc.pendingCallbacks[id]
-	delete(rc.pendingCallbacks, id)
-	rc.mu.Unlock()
 	op := rc.operation(id)
-	for _, fn := range waiting {
+	for _, fn := range rc.pendingCallbacks.take(id) {
 		fn(op)
 	}
 }
@@ -222,7 +218,7 @@ func (k *retention) retentionGuards() (g history.Guards, err error) {
 		return g, err
 	}
 	for _, marker := range listing.Markers {
-		if k.manages(marker.ID) || k.unsettledIDs.isForeign(marker.ID) {
+		if foreign, _ := k.unsettledIDs.get(marker.ID); foreign != "" || k.manages(marker.ID) {
 			continue
 		}
 		if rec, err := k.owner.ReadRecord(marker.ID); err == nil {

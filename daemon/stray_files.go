@@ -88,12 +88,11 @@ func (m *markers) setAside(op *operation, odd []string) {
 // isFirstReport reports whether a file that cannot be moved was not reported before, and notes that
 // it is now.
 func (m *markers) isFirstReport(id statefs.ID, file string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if slices.Contains(m.blockedFiles[id], file) {
+	known, _ := m.blockedFiles.get(id)
+	if slices.Contains(known, file) {
 		return false
 	}
-	m.blockedFiles[id] = append(m.blockedFiles[id], file)
+	m.blockedFiles.set(id, append(known, file))
 	return true
 }
 
