@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/daemon/history"
+	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -32,7 +33,7 @@ func (d *daemonStatus) setState(id statefs.ID, state statefs.State) {
 		live.Row = row.Pack()
 	}
 	d.live = append(d.live, live)
-	d.tally.LaneCounter("").Move("", state)
+	d.tally.Move(tally.Place{}, tally.Place{State: state})
 }
 
 func (r *rig) wantCount(query, want string) {
@@ -82,8 +83,8 @@ func TestStats(t *testing.T) {
 	r.submit().start()
 	d := r.fakeDaemon()
 	now := time.Now()
-	d.tally.LaneCounter("cookie").Move("", statefs.Queued)
-	d.tally.LaneCounter("cookie").Move("", statefs.Running)
+	d.tally.Move(tally.Place{}, tally.Place{Lane: "cookie", State: statefs.Queued, Since: now.Add(time.Minute)})
+	d.tally.Move(tally.Place{}, tally.Place{Lane: "cookie", State: statefs.Running})
 	d.tally.AddWait("cookie", 1500*time.Millisecond, now)
 	d.tally.AddRun("cookie", 2*time.Second, now)
 	out := r.get("/api/v1/stats").json(t)
@@ -94,7 +95,7 @@ func TestStats(t *testing.T) {
 	if !ok || len(lanes) != 1 {
 		t.Fatalf("%v", out)
 	}
-	want := "map[ages:[] capacity:<nil> lane:cookie oldest_wait_seconds:0 paused:0 processing:map[count:1 max_seconds:2 p50_seconds:1.999 p90_seconds:1.999 p99_seconds:1.999] " +
+	want := "map[ages:[map[below_seconds:1 count:1]] capacity:<nil> lane:cookie oldest_wait_seconds:0 paused:0 processing:map[count:1 max_seconds:2 p50_seconds:1.999 p90_seconds:1.999 p99_seconds:1.999] " +
 		"queued:1 running:1 states:map[queued:1 running:1] waiting:map[count:1 max_seconds:1.5 p50_seconds:1.475 p90_seconds:1.475 p99_seconds:1.475]]"
 	if got := fmt.Sprint(lanes[0]); got != want {
 		t.Errorf("lane\n%s, want\n%s", got, want)
@@ -109,7 +110,7 @@ func BenchmarkCountQueued(b *testing.B) {
 	d := &daemonStatus{ready: true, known: make(chan struct{})}
 	close(d.known)
 	for range 100_000 {
-		d.tally.LaneCounter("default").Move("", statefs.Queued)
+		d.tally.Move(tally.Place{}, tally.Place{State: statefs.Queued})
 	}
 	tree, err := statefs.Open(b.TempDir(), statefs.Options{Durability: statefs.Process})
 	if err != nil {

@@ -2,7 +2,6 @@ package live
 
 import (
 	"bytes"
-	"cmp"
 	"sync"
 
 	"github.com/jobdir/jobdir/daemon/history"
@@ -95,7 +94,7 @@ func (t *Table[Op]) Remove(id statefs.ID) {
 
 // replace updates what follows from the snapshots; nil stands for none.
 func (t *Table[Op]) replace(before, after *Snapshot) {
-	t.count(before, after)
+	t.counters.Move(place(before), place(after))
 	if after == nil {
 		t.rows.Remove(before.ID, before.Row)
 	} else if before == nil || !bytes.Equal(before.Row, after.Row) {
@@ -107,22 +106,11 @@ func (t *Table[Op]) replace(before, after *Snapshot) {
 	}
 }
 
-func (t *Table[Op]) count(before, after *Snapshot) {
-	var from, to statefs.State
-	var out, in *tally.LaneCounter
-	if before != nil {
-		from, out = before.State, t.counters.LaneCounter(before.Lane.Value())
+func place(s *Snapshot) tally.Place {
+	if s == nil {
+		return tally.Place{}
 	}
-	if after != nil {
-		to, in = after.State, t.counters.LaneCounter(after.Lane.Value())
-	}
-	if from == statefs.Queued {
-		out.Unqueue(before.Since)
-	}
-	if to == statefs.Queued {
-		in.Queue(after.Since)
-	}
-	cmp.Or(out, in).MoveTo(cmp.Or(in, out), from, to)
+	return tally.Place{Lane: s.Lane.Value(), State: s.State, Since: s.Since}
 }
 
 // setChild adds a queued operation to the children of its parents, or removes it.

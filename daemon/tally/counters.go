@@ -22,63 +22,41 @@ type lane struct {
 	states      map[statefs.State]int
 	queued      map[int64]int // by the second since which they are queued
 	waits, runs Window
-	counter     LaneCounter
 }
 
-// LaneCounter counts the operations of a lane. There is one for each lane.
-type LaneCounter struct {
-	counters *Counters
-	lane     *lane
+// Place is where an operation counts. A place without a state is that of an operation that is new or gone.
+type Place struct {
+	Lane  string
+	State statefs.State
+	Since time.Time // when it entered its state
 }
 
-// LaneCounter returns the counter of a lane.
-func (t *Counters) LaneCounter(name string) *LaneCounter {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return &t.lane(name).counter
-}
-
-// Move moves an operation from one state to another; "" means that the operation is new or gone.
-func (c *LaneCounter) Move(from, to statefs.State) { c.MoveTo(c, from, to) }
-
-// MoveTo does the same as Move for an operation that also changes its lane.
-func (c *LaneCounter) MoveTo(next *LaneCounter, from, to statefs.State) {
-	if from == to && c == next {
-		return
-	}
-	t := c.counters
+// Move moves an operation from one place to another.
+func (t *Counters) Move(from, to Place) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.states == nil {
 		t.states = make(map[statefs.State]int)
 	}
-	for _, of := range []struct{ out, in map[statefs.State]int }{{t.states, t.states}, {c.lane.states, next.lane.states}} {
-		if from != "" {
-			if of.out[from]--; of.out[from] == 0 {
-				delete(of.out, from)
-			}
-		}
-		if to != "" {
-			of.in[to]++
-		}
+	t.count(from, -1)
+	t.count(to, 1)
+}
+
+func (t *Counters) count(at Place, by int) {
+	if at.State == "" {
+		return
+	}
+	l := t.lane(at.Lane)
+	add(t.states, at.State, by)
+	add(l.states, at.State, by)
+	if at.State == statefs.Queued {
+		add(l.queued, at.Since.Unix(), by)
 	}
 }
 
-// Queue counts an operation as queued since a time. It does not replace Move.
-func (c *LaneCounter) Queue(since time.Time) { c.queue(since, 1) }
-
-// Unqueue reverts a Queue with the same time.
-func (c *LaneCounter) Unqueue(since time.Time) { c.queue(since, -1) }
-
-func (c *LaneCounter) queue(since time.Time, by int) {
-	c.counters.mu.Lock()
-	defer c.counters.mu.Unlock()
-	l := c.lane
-	if l.queued == nil {
-		l.queued = make(map[int64]int)
-	}
-	if l.queued[since.Unix()] += by; l.queued[since.Unix()] == 0 {
-		delete(l.queued, since.Unix())
+func add[K comparable](counts map[K]int, key K, by int) {
+	if counts[key] += by; counts[key] == 0 {
+		delete(counts, key)
 	}
 }
 
@@ -103,8 +81,7 @@ func (t *Counters) lane(name string) *lane {
 		if t.lanes == nil {
 			t.lanes = make(map[string]*lane)
 		}
-		l = &lane{states: make(map[statefs.State]int)}
-		l.counter = LaneCounter{t, l}
+		l = &lane{states: make(map[statefs.State]int), queued: make(map[int64]int)}
 		t.lanes[name] = l
 	}
 	return l
@@ -117,16 +94,6 @@ func (t *Counters) States() map[statefs.State]int {
 	out := make(map[statefs.State]int, len(t.states))
 	maps.Copy(out, t.states)
 	return out
-}
-
-// Count returns the number of operations in any of some states.
-func (t *Counters) Count(states ...statefs.State) (n int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, state := range states {
-		n += t.states[state]
-	}
-	return n
 }
 
 // Lanes returns the statistics of each lane that ever had an operation, by name, and of all lanes together.

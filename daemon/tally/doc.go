@@ -1,7 +1,7 @@
 // Package tally counts how many operations are in which state in which lane, how long they waited, and how
 // long they ran. It serves /api/v1/stats without reading any operation.
 //
-//	daemon ── LaneCounter.Move, when a state changes ─▶ Counters ── States, O(states) ──▶ how many are queued?
+//	daemon ── Move, when a state changes ─────────────▶ Counters ── States, O(states) ──▶ how many are queued?
 //	       └─ AddWait, AddRun ────────────────────────▶    │
 //	                                                       └─────── Lanes ──▶ counts and percentiles of each lane
 //
