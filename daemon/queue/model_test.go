@@ -98,8 +98,6 @@ func followsTheRule(t *rapid.T) {
 		"limit": func(t *rapid.T) {
 			m.setLimit(rapid.SampledFrom([]string{"x", "y"}).Draw(t, "name"), capacities.Draw(t, "capacity"))
 		},
-		"lose lane":  func(t *rapid.T) { m.removeLane(someLanes.Draw(t, "name")) },
-		"lose limit": func(t *rapid.T) { m.removeLimit(rapid.SampledFrom([]string{"x", "y"}).Draw(t, "name")) },
 		"": func(*rapid.T) {
 			m.explain() // what is to start is not lost between a change and the calls of Next
 			m.startAll()
@@ -193,28 +191,17 @@ func (m *machine) leave(id statefs.ID) {
 
 func (m *machine) setLane(name string, set Lane) {
 	if old := m.oracle.lanes[name]; old.Starts != set.Starts || old.Gap != set.Gap {
-		// The queue keeps only the starts that the old rate needs. A lane that is set anew knows none.
-		m.RemoveLane(name)
+		// The queue keeps only the starts that the old rate needs, so the oracle and the queue forget all.
+		m.lane(name).rate = rate{}
 		delete(m.oracle.started, name)
 	}
 	m.SetLane(name, set)
 	m.oracle.lanes[name] = set
 }
 
-func (m *machine) removeLane(name string) {
-	m.RemoveLane(name)
-	delete(m.oracle.lanes, name)
-	delete(m.oracle.started, name)
-}
-
 func (m *machine) setLimit(name string, capacity int) {
 	m.SetLimit(name, capacity)
 	m.oracle.limits[name] = capacity
-}
-
-func (m *machine) removeLimit(name string) {
-	m.RemoveLimit(name)
-	delete(m.oracle.limits, name)
 }
 
 // startAll starts what may, one at a time, and compares each with the oracle and with what must never be.
@@ -353,14 +340,7 @@ func (m *machine) everybodyStarts() {
 	for _, i := range slices.Clone(m.oracle.held) {
 		m.leave(i.ID)
 	}
-	for _, name := range []string{"l", "m", "n"} {
-		m.removeLane(name)
-	}
-	for _, name := range []string{"x", "y"} {
-		m.removeLimit(name)
-	}
-	if n := len(m.lanes) + len(m.limits) + len(m.keys) + len(m.classes) + len(m.waiting) + len(m.turnKeepers) +
-		len(m.held); n > 0 {
+	if n := len(m.keys) + len(m.classes) + len(m.waiting) + len(m.turnKeepers) + len(m.held); n > 0 {
 		m.t.Fatalf("%d things are left", n)
 	}
 }

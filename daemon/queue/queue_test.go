@@ -36,16 +36,6 @@ var rules = map[string]string{
 		why a unknown_lane pos=1
 		lane l 1
 		starts a`,
-	"a lane that is removed keeps what is there": `
-		lane l 1
-		wait a l; wait b l
-		starts a
-		remove lane l
-		why b unknown_lane pos=1
-		leave a
-		starts
-		lane l 1
-		starts b`,
 	"a paused lane starts nothing and keeps what is held": `
 		lane l 2
 		wait a l
@@ -113,12 +103,7 @@ var rules = map[string]string{
 		starts
 		why a unknown_limit limit=x pos=1
 		limit x 1
-		starts a
-		remove limit x
-		wait b l limits=x
-		leave a
-		starts
-		why b unknown_limit limit=x pos=1`,
+		starts a`,
 	"the order and repetition of limits mean nothing": `
 		lane l -1; limit x 1; limit y 2
 		wait a l limits=x,y; wait b l limits=y,x,y
@@ -359,9 +344,7 @@ var rules = map[string]string{
 		leave a; leave b; leave c
 		lanes
 		lane l 1; limit x 1
-		lanes l
-		remove lane l; remove limit x; remove lane none
-		lanes`,
+		lanes l`,
 }
 
 func TestRules(t *testing.T) {

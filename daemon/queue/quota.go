@@ -59,26 +59,10 @@ func (q *Queue) SetLane(name string, set Lane) {
 	l.known, l.capacity, l.set = true, set.Capacity, set
 }
 
-// RemoveLane removes a lane. Held items stay held; waiting items wait until the lane is set again.
-func (q *Queue) RemoveLane(name string) {
-	if l := q.lanes[name]; l != nil {
-		l.known, l.set, l.rate = false, Lane{}, rate{}
-		q.forgetLane(l)
-	}
-}
-
 // SetLimit adds a limit or changes its capacity, which has the meaning of Lane.Capacity.
 func (q *Queue) SetLimit(name string, capacity int) {
 	l := q.limit(name)
 	l.known, l.capacity = true, capacity
-}
-
-// RemoveLimit removes a limit with the effects of RemoveLane.
-func (q *Queue) RemoveLimit(name string) {
-	if l := q.limits[name]; l != nil {
-		l.known = false
-		q.forgetLimit(l)
-	}
 }
 
 // RecordStart counts a start from before a restart against the rate of a lane. Starts may be recorded in any

@@ -30,12 +30,6 @@ func (s *script) step(words []string) {
 		q.SetLane(rest[0], s.lane(rest[1:]))
 	case "limit": // NAME CAPACITY
 		q.SetLimit(rest[0], s.number(rest[1]))
-	case "remove": // lane|limit NAME
-		if rest[0] == "lane" {
-			q.RemoveLane(rest[1])
-		} else {
-			q.RemoveLimit(rest[1])
-		}
 	case "started": // LANE TIME
 		q.RecordStart(rest[0], noon.Add(s.duration(rest[1])))
 	case "wait": // NAME LANE [prio=N] [since=TIME] [key=K] [order=ORDER] [begun] [limits=X,Y]

@@ -55,7 +55,8 @@ func (o order) less(a, b *waiter) bool {
 // insert adds w, which must not be in a tree of this order.
 func (t *tree) insert(w *waiter) {
 	*t.order.of(w) = links{least: w, size: 1}
-	t.root = t.order.insert(t.root, w)
+	before, after := t.order.split(t.root, w)
+	t.root = t.order.merge(t.order.merge(before, w), after)
 }
 
 // remove removes w, which must be in the tree.
@@ -118,26 +119,6 @@ func (o order) update(n *waiter) {
 			l.least = o.of(below).least
 		}
 	}
-}
-
-func (o order) insert(n, w *waiter) *waiter {
-	if n == nil {
-		return w
-	}
-	if w.weight > n.weight {
-		l := o.of(w)
-		l.left, l.right = o.split(n, w)
-		o.update(w)
-		return w
-	}
-	l := o.of(n)
-	if o.before(w, n) {
-		l.left = o.insert(l.left, w)
-	} else {
-		l.right = o.insert(l.right, w)
-	}
-	o.update(n)
-	return n
 }
 
 // split splits the subtree of n into the waiters before w and those after it.
