@@ -28,15 +28,15 @@ import (
 type admission struct {
 	enqueue  func(statefs.ID) // adds an operation to the reconcile queue
 	now      func() time.Time
-	onChange func() // called when a waiting reason may have changed; may be nil
+	onChange func() // called when a waiting reason may have changed
 	// onTrial is called with the lock held, when a lane admits its trial operation and when an
-	// operation that holds a place in the lane is about to release it; may be nil.
+	// operation that holds a place in the lane is about to release it.
 	onTrial func(lane string)
 	// startRecorded reports whether the queue already counts a start of an earlier daemon. It is
-	// called with the lock held; may be nil.
+	// called with the lock held.
 	startRecorded func(lane string, at time.Time) bool
 	// reserve reserves descriptors for one more start until done is called, or returns an error if
-	// there are too few. It is called with the lock held; nil means that there are always enough.
+	// there are too few. It is called with the lock held.
 	reserve func() (done func(), err error)
 	logger  *slog.Logger
 
@@ -47,14 +47,15 @@ type admission struct {
 	// reservations holds, for each admitted operation that has not opened its descriptors yet, the
 	// function that releases its reservation.
 	reservations     map[statefs.ID]func()
-	lacksDescriptors bool        // only a lack of descriptors keeps an operation from starting
-	warnedAt         time.Time   // when the lack of descriptors was last logged
-	recheckTimer     *time.Timer // armed while descriptors are short: they may become free without any work ending
+	lacksDescriptors bool      // only a lack of descriptors keeps an operation from starting
+	warnedAt         time.Time // when the lack of descriptors was last logged
+	// recheck fires when a rate limit allows the next start, and while descriptors are short: they may become
+	// free without any work ending.
+	recheck *time.Timer
 	// pendingStarts holds the operations that a reconcile is about to start. The channel is closed
 	// when that reconcile is done.
 	pendingStarts map[statefs.ID]chan struct{}
 	expected
-	rateTimer *time.Timer // fires when a rate limit allows the next start; nil if never armed
 	// trialLanes are the lanes that may admit a single operation, the trial. trialIDs are the
 	// admitted trials that TakeTrial has not returned yet, by lane.
 	trialLanes map[string]bool
@@ -67,6 +68,8 @@ func newAdmission(c *Config, want func(statefs.ID), now func() time.Time) *admis
 		reservations: make(map[statefs.ID]func()), pendingStarts: make(map[statefs.ID]chan struct{}), expected: newExpected(),
 		trialLanes: make(map[string]bool), trialIDs: make(map[string]statefs.ID), logger: c.Logger,
 	}
+	a.recheck = time.AfterFunc(time.Hour, func() { a.update(func(*queue.Queue) {}) })
+	a.recheck.Stop()
 	a.queue.SetLane(statefs.DefaultLane, queue.Lane{Capacity: queue.Unlimited})
 	a.queue.SetLane(noLane, queue.Lane{Capacity: queue.Unlimited})
 	for name, set := range c.Lanes {
@@ -191,7 +194,7 @@ func (a *admission) syncQueue(op *operation, managed bool) {
 	switch stands {
 	case decide.Holding:
 		a.queue.Hold(itemOfOperation(op))
-		if at := op.rec.StartedAt; !a.open && at != nil && (a.startRecorded == nil || !a.startRecorded(laneOf(op.rec), *at)) {
+		if at := op.rec.StartedAt; !a.open && at != nil && !a.startRecorded(laneOf(op.rec), *at) {
 			a.queue.RecordStart(laneOf(op.rec), *at) // started by an earlier daemon: the rate limit counts it
 		}
 	case decide.KeepsTurn:
@@ -296,11 +299,7 @@ func (a *admission) RestoreStarts(lane string, starts []time.Time) {
 }
 
 // Changed tells that a waiting reason may have changed.
-func (a *admission) Changed() {
-	if a.onChange != nil {
-		a.onChange()
-	}
-}
+func (a *admission) Changed() { a.onChange() }
 
 // beginTrialLocked pauses the lane of id if id is the trial operation of that lane.
 func (a *admission) beginTrialLocked(id statefs.ID, now time.Time) {
@@ -314,14 +313,12 @@ func (a *admission) beginTrialLocked(id statefs.ID, now time.Time) {
 		s.Paused = true
 		a.queue.SetLane(name, s.Lane)
 	}
-	if a.onTrial != nil {
-		a.onTrial(name)
-	}
+	a.onTrial(name)
 }
 
 // notifyReleaseLocked calls onTrial if an operation holds places, which it is about to release.
 func (a *admission) notifyReleaseLocked(id statefs.ID) {
-	if name, held := a.queue.Held(id); held && a.onTrial != nil {
+	if name, held := a.queue.Held(id); held {
 		a.onTrial(name)
 	}
 }
@@ -340,11 +337,7 @@ func (a *admission) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.open = false
-	for _, timer := range []*time.Timer{a.rateTimer, a.recheckTimer} {
-		if timer != nil {
-			timer.Stop()
-		}
-	}
+	a.recheck.Stop()
 }
 
 // admitReadyLocked admits every operation that may start, and returns their IDs.
@@ -355,13 +348,10 @@ func (a *admission) admitReadyLocked() (wanted []statefs.ID) {
 	now := a.now()
 	a.lacksDescriptors = false
 	for a.queue.Ready(now) {
-		done := func() {}
-		if a.reserve != nil {
-			var err error
-			if done, err = a.reserve(); err != nil {
-				a.awaitDescriptorsLocked(err)
-				break
-			}
+		done, err := a.reserve()
+		if err != nil {
+			a.noteDescriptorsLocked(err)
+			break
 		}
 		id, _ := a.queue.Next(now)
 		a.releaseReservationLocked(id)
@@ -373,14 +363,14 @@ func (a *admission) admitReadyLocked() (wanted []statefs.ID) {
 		}
 	}
 	at, ok := a.queue.Wake(now)
-	switch {
-	case !ok && a.rateTimer != nil:
-		a.rateTimer.Stop()
-	case !ok:
-	case a.rateTimer == nil:
-		a.rateTimer = time.AfterFunc(at.Sub(now), func() { a.update(func(*queue.Queue) {}) })
-	default:
-		a.rateTimer.Reset(at.Sub(now))
+	wait := at.Sub(now)
+	if a.lacksDescriptors && (!ok || wait > retryInterval) {
+		wait, ok = retryInterval, true
+	}
+	if ok {
+		a.recheck.Reset(wait)
+	} else {
+		a.recheck.Stop()
 	}
 	return wanted
 }
@@ -388,15 +378,10 @@ func (a *admission) admitReadyLocked() (wanted []statefs.ID) {
 // warnInterval is the shortest time between two log lines about starts that wait for descriptors.
 const warnInterval = time.Minute
 
-// awaitDescriptorsLocked records that operations wait only for descriptors. The next end of work,
+// noteDescriptorsLocked records that operations wait only for descriptors. The next end of work,
 // or the check every retryInterval, tries again.
-func (a *admission) awaitDescriptorsLocked(err error) {
+func (a *admission) noteDescriptorsLocked(err error) {
 	a.lacksDescriptors = true
-	if a.recheckTimer == nil {
-		a.recheckTimer = time.AfterFunc(retryInterval, func() { a.update(func(*queue.Queue) {}) })
-	} else {
-		a.recheckTimer.Reset(retryInterval)
-	}
 	if now := time.Now(); a.warnedAt.IsZero() || now.Sub(a.warnedAt) >= warnInterval {
 		a.warnedAt = now
 		a.logger.Warn("queued operations wait for free file descriptors", "waiting", a.queue.Waiting(), "error", err)

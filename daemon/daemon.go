@@ -289,9 +289,11 @@ func (d *Daemon) rescan() {
 		return
 	}
 	ids := listing.IDs()
+	keys := make([]watchKey, 0, len(ids))
 	for id := range ids {
-		d.admission.noteForeign([]watchKey{{id: id}}, d.manages)
+		keys = append(keys, watchKey{id: id})
 	}
+	d.admission.noteForeign(keys, d.manages)
 	for _, s := range d.live.All() {
 		ids[s.ID] = statefs.AllNames
 	}

@@ -1,7 +1,7 @@
 package daemon
 
 import (
-	"container/heap"
+	"cmp"
 	"maps"
 	"os"
 	"slices"
@@ -25,11 +25,10 @@ import (
 // expected is part of admission and is guarded by its lock.
 type expected struct {
 	announced map[statefs.ID]*submitList // nil for an operation that is announced alone
-	// foreign holds operations of other processes that an event reported. foreignSequences holds
-	// their numbers, lowest first; a number whose operation is no longer in foreign is dropped when
-	// it comes to the front.
-	foreign          map[statefs.ID]bool
-	foreignSequences sequenceHeap
+	// foreign holds operations of other processes that an event reported. foreignOrder lists them by number,
+	// lowest first; one that is no longer in foreign is dropped when it comes to the front.
+	foreign      map[statefs.ID]bool
+	foreignOrder []statefs.ID
 	// blocked holds the operations that are entered and wait for others.
 	blocked map[statefs.ID]blockedItem
 	// late holds the operations that were expected at the last sweep.
@@ -116,16 +115,20 @@ func (a *admission) Withdraw(recs ...*statefs.Record) {
 
 // noteForeign records operations that an event reported, before any of them is reconciled.
 func (a *admission) noteForeign(keys []watchKey, manages func(statefs.ID) bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var found []statefs.ID
 	for _, key := range keys {
-		if key.id.PID() == os.Getpid() || manages(key.id) {
-			continue
+		if id := key.id; id.PID() != os.Getpid() && !a.foreign[id] && !manages(id) {
+			a.foreign[id] = true
+			found = append(found, id)
 		}
-		a.mu.Lock()
-		if !a.foreign[key.id] {
-			a.foreign[key.id] = true
-			heap.Push(&a.foreignSequences, sequencedID{key.id.Sequence(), key.id})
-		}
-		a.mu.Unlock()
+	}
+	bySequence := func(x, y statefs.ID) int { return cmp.Compare(x.Sequence(), y.Sequence()) }
+	slices.SortFunc(found, bySequence) // so that each is inserted near the end
+	for _, id := range found {
+		at, _ := slices.BinarySearchFunc(a.foreignOrder, id, bySequence)
+		a.foreignOrder = slices.Insert(a.foreignOrder, at, id)
 	}
 }
 
@@ -152,10 +155,7 @@ func (a *admission) mustWaitLocked(o blockedItem) bool {
 	if o.Key == "" || o.KeyOrder == queue.AnyOrder || o.Begun {
 		return false
 	}
-	for len(a.foreignSequences) > 0 && !a.foreign[a.foreignSequences[0].id] {
-		heap.Pop(&a.foreignSequences)
-	}
-	return len(a.foreignSequences) > 0 && a.foreignSequences[0].number < o.ID.Sequence()
+	return len(a.foreignOrder) > 0 && a.foreignOrder[0].Sequence() < o.ID.Sequence()
 }
 
 // arriveLocked records that an operation is entered, or will not be. It enqueues the operations
@@ -169,6 +169,9 @@ func (a *admission) arriveLocked(id statefs.ID) {
 	}
 	delete(a.announced, id)
 	delete(a.foreign, id)
+	for len(a.foreignOrder) > 0 && !a.foreign[a.foreignOrder[0]] {
+		a.foreignOrder = a.foreignOrder[1:]
+	}
 	if whole != nil {
 		whole.missing--
 	}
@@ -186,12 +189,6 @@ func (a *admission) arriveLocked(id statefs.ID) {
 	}
 }
 
-// leaveLocked removes an operation from the queue, and from the operations that wait outside of it.
-func (a *admission) leaveLocked(id statefs.ID) {
-	delete(a.blocked, id)
-	a.queue.Remove(id)
-}
-
 // reconciled is called when a reconcile of an operation is done, with the operation's standing in
 // the queue and the error of the reconcile.
 func (a *admission) reconciled(id statefs.ID, stands decide.Standing, err error) {
@@ -207,7 +204,7 @@ func (a *admission) reconciled(id statefs.ID, stands decide.Standing, err error)
 	}
 	a.arriveLocked(id)
 	if stands == decide.Outside {
-		a.leaveLocked(id)
+		a.queue.Remove(id)
 	}
 	wanted := a.admitReadyLocked()
 	a.mu.Unlock()
@@ -225,30 +222,4 @@ func (a *admission) overdue() []statefs.ID {
 	})
 	a.late = slices.AppendSeq(slices.Collect(maps.Keys(a.announced)), maps.Keys(a.foreign))
 	return late
-}
-
-// sequenceHeap implements heap.Interface.
-type sequenceHeap []sequencedID
-
-type sequencedID struct {
-	number uint64
-	id     statefs.ID
-}
-
-func (n sequenceHeap) Len() int           { return len(n) }
-func (n sequenceHeap) Less(i, j int) bool { return n[i].number < n[j].number }
-func (n sequenceHeap) Swap(i, j int)      { n[i], n[j] = n[j], n[i] }
-
-// Push implements heap.Interface.
-func (n *sequenceHeap) Push(x any) {
-	if one, ok := x.(sequencedID); ok {
-		*n = append(*n, one)
-	}
-}
-
-// Pop implements heap.Interface.
-func (n *sequenceHeap) Pop() any {
-	last := (*n)[len(*n)-1]
-	*n = (*n)[:len(*n)-1]
-	return last
 }
