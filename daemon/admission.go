@@ -390,11 +390,11 @@ func (a *admission) noteDescriptorsLocked(err error) {
 
 // waitReason returns why an operation waits and whether descriptors are short. waits is false if
 // the operation does not wait.
-func (a *admission) waitReason(id statefs.ID) (why queue.Waiting, short, waits bool) {
+func (a *admission) waitReason(id statefs.ID) (why statefs.Waiting, short, waits bool) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	if b, is := a.blocked[id]; is {
-		return queue.Waiting{Reason: queue.Starting, Lane: b.Lane, Since: b.Since}, false, true
+		return statefs.Waiting{Reason: statefs.WaitsToStart, Lane: b.Lane, Since: &b.Since}, false, true
 	}
 	why, waits = a.queue.Why(id, a.now())
 	return why, a.lacksDescriptors, waits

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/daemon/events"
-	"github.com/jobdir/jobdir/daemon/queue"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -26,11 +25,11 @@ func (wt *waits) Waiting(id statefs.ID) (statefs.Waiting, bool) {
 			NeedsPerson: wt.live.AncestorNeedingPerson(id),
 		}, true
 	}
-	why, short, ok := wt.admission.waitReason(id)
+	out, short, ok := wt.admission.waitReason(id)
 	if !ok {
 		return statefs.Waiting{Reason: statefs.WaitsForNextDaemon}, wt.stateOf(id) == statefs.Queued && wt.draining()
 	}
-	out := waitingOf(why)
+	out.HeldBy = out.HeldBy.Whole()
 	if out.Reason == statefs.WaitsForKey {
 		if wt.stateOf(out.HeldBy).NeedsPerson() {
 			out.NeedsPerson = out.HeldBy
@@ -65,27 +64,6 @@ func (wt *waits) waitingReason(op *operation) (statefs.Waiting, bool) {
 	since := op.rec.Since()
 	return statefs.Waiting{Reason: statefs.WaitsForTime, Until: op.rec.DueAt, Lane: laneOf(op.rec), Since: &since},
 		(op.state == statefs.Scheduled || op.state == statefs.FailedRetryable) && op.rec.DueAt != nil
-}
-
-// waitReasons maps the reasons of the queue to the published ones.
-var waitReasons = map[queue.Reason]statefs.WaitReason{
-	queue.UnknownLane: statefs.WaitsUnknownLane, queue.LanePaused: statefs.WaitsPausedLane,
-	queue.LaneFull:     statefs.WaitsForLane,
-	queue.UnknownLimit: statefs.WaitsUnknownLimit, queue.Limit: statefs.WaitsForLimit, queue.Rate: statefs.WaitsForRate,
-	queue.Key: statefs.WaitsForKey, queue.Starting: statefs.WaitsToStart,
-}
-
-func waitingOf(why queue.Waiting) statefs.Waiting {
-	out := statefs.Waiting{
-		Reason: waitReasons[why.Reason], HeldBy: why.HeldBy.Whole(), Lane: why.Lane, Limit: why.Limit, Position: why.Position,
-	}
-	if !why.Since.IsZero() {
-		out.Since = &why.Since
-	}
-	if !why.Until.IsZero() {
-		out.Until = &why.Until
-	}
-	return out
 }
 
 // waitFollowers tracks the operations whose every waiting reason is published, not only the first.

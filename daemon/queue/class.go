@@ -3,6 +3,8 @@ package queue
 import (
 	"slices"
 	"time"
+
+	"github.com/jobdir/jobdir/statefs"
 )
 
 // class is all items of a lane with the same limits. Apart from keys, a condition that blocks one item blocks
@@ -18,37 +20,37 @@ type class struct {
 
 // blocker is why no item of a class may start.
 type blocker struct {
-	reason Reason
+	reason statefs.WaitReason
 	quota  *quota    // the full or unknown lane or limit
 	until  time.Time // when the block ends by itself
 }
 
-// blocker returns what blocks all items of the class; its reason is Starting if nothing does.
+// blocker returns what blocks all items of the class; its reason is statefs.WaitsToStart if nothing does.
 func (c *class) blocker(now time.Time) blocker {
 	l := c.lane
 	switch {
 	case !l.known:
-		return blocker{reason: UnknownLane, quota: &l.quota}
+		return blocker{reason: statefs.WaitsUnknownLane, quota: &l.quota}
 	case l.set.Paused:
-		return blocker{reason: LanePaused, quota: &l.quota}
+		return blocker{reason: statefs.WaitsPausedLane, quota: &l.quota}
 	case l.full():
-		return blocker{reason: LaneFull, quota: &l.quota}
+		return blocker{reason: statefs.WaitsForLane, quota: &l.quota}
 	}
 	for _, limit := range c.limits {
 		switch {
 		case !limit.known:
-			return blocker{reason: UnknownLimit, quota: &limit.quota}
+			return blocker{reason: statefs.WaitsUnknownLimit, quota: &limit.quota}
 		case limit.full():
-			return blocker{reason: Limit, quota: &limit.quota}
+			return blocker{reason: statefs.WaitsForLimit, quota: &limit.quota}
 		}
 	}
 	if until := l.rate.until(&l.set); until.After(now) {
-		return blocker{reason: Rate, quota: &l.quota, until: until}
+		return blocker{reason: statefs.WaitsForRate, quota: &l.quota, until: until}
 	}
-	return blocker{reason: Starting}
+	return blocker{reason: statefs.WaitsToStart}
 }
 
-func (c *class) open(now time.Time) bool { return c.blocker(now).reason == Starting }
+func (c *class) open(now time.Time) bool { return c.blocker(now).reason == statefs.WaitsToStart }
 
 // class returns the class of a lane and limits.
 func (q *Queue) class(laneName string, limits []string) *class {

@@ -223,7 +223,7 @@ func (m *machine) startAll() {
 		o.started[want.Lane] = append(o.started[want.Lane], m.now)
 	}
 	for _, i := range o.waiting {
-		if w, _ := m.Why(i.ID, m.now); w.Reason == Starting {
+		if w, _ := m.Why(i.ID, m.now); w.Reason == statefs.WaitsToStart {
 			m.t.Fatalf("%s could start and does not\n%s", i.ID, m.dump())
 		}
 	}
@@ -307,8 +307,8 @@ func (m *machine) explainLimits() {
 	}
 }
 
-func sameWaiting(a, b Waiting) bool {
-	if !a.Since.Equal(b.Since) || !a.Until.Equal(b.Until) {
+func sameWaiting(a, b statefs.Waiting) bool {
+	if !a.Since.Equal(*b.Since) || (a.Until == nil) != (b.Until == nil) || a.Until != nil && !a.Until.Equal(*b.Until) {
 		return false
 	}
 	a.Since, a.Until = b.Since, b.Until

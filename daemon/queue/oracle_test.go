@@ -70,25 +70,25 @@ func (o *oracle) holders(of func(Item) bool) (ids []statefs.ID) {
 }
 
 // hindered is why an item could not start if it had no key.
-func (o *oracle) hindered(i Item, now time.Time) Waiting {
+func (o *oracle) hindered(i Item, now time.Time) statefs.Waiting {
 	set, ok := o.lanes[i.Lane]
 	inLane := o.holders(func(h Item) bool { return h.Lane == i.Lane })
 	switch {
 	case !ok:
-		return Waiting{Reason: UnknownLane}
+		return statefs.Waiting{Reason: statefs.WaitsUnknownLane}
 	case set.Paused:
-		return Waiting{Reason: LanePaused}
+		return statefs.Waiting{Reason: statefs.WaitsPausedLane}
 	case set.Capacity >= 0 && len(inLane) >= set.Capacity:
-		return Waiting{Reason: LaneFull, HeldBy: first(inLane)}
+		return statefs.Waiting{Reason: statefs.WaitsForLane, HeldBy: first(inLane)}
 	}
 	for _, name := range slices.Sorted(slices.Values(i.Limits)) {
 		capacity, ok := o.limits[name]
 		having := o.holders(func(h Item) bool { return slices.Contains(h.Limits, name) })
 		switch {
 		case !ok:
-			return Waiting{Reason: UnknownLimit, Limit: name}
+			return statefs.Waiting{Reason: statefs.WaitsUnknownLimit, Limit: name}
 		case capacity >= 0 && len(having) >= capacity:
-			return Waiting{Reason: Limit, Limit: name, HeldBy: first(having)}
+			return statefs.Waiting{Reason: statefs.WaitsForLimit, Limit: name, HeldBy: first(having)}
 		}
 	}
 	var until time.Time
@@ -108,9 +108,9 @@ func (o *oracle) hindered(i Item, now time.Time) Waiting {
 		}
 	}
 	if until.After(now) {
-		return Waiting{Reason: Rate, Until: until}
+		return statefs.Waiting{Reason: statefs.WaitsForRate, Until: &until}
 	}
-	return Waiting{Reason: Starting}
+	return statefs.Waiting{Reason: statefs.WaitsToStart}
 }
 
 func first(ids []statefs.ID) statefs.ID {
@@ -134,24 +134,24 @@ func (o *oracle) turnBack(now time.Time) {
 }
 
 // why returns the expected result of Why.
-func (o *oracle) why(i Item, now time.Time) Waiting {
+func (o *oracle) why(i Item, now time.Time) statefs.Waiting {
 	w := o.hindered(i, now)
-	w.Lane, w.Since, w.Position = i.Lane, i.Since, 1
+	w.Lane, w.Since, w.Position = i.Lane, &i.Since, 1
 	for _, other := range o.waiting {
 		if other.Lane == i.Lane && o.before(other, i) {
 			w.Position++
 		}
 	}
-	if w.Reason != Starting || i.Key == "" {
+	if w.Reason != statefs.WaitsToStart || i.Key == "" {
 		return w
 	}
 	if having := o.holders(func(h Item) bool { return h.Key == i.Key }); len(having) > 0 {
-		w.Reason, w.HeldBy = Key, having[0]
+		w.Reason, w.HeldBy = statefs.WaitsForKey, having[0]
 		return w
 	}
 	ahead, _ := o.turn(i, now)
 	if ahead.ID != i.ID {
-		w.Reason, w.HeldBy = Key, ahead.ID
+		w.Reason, w.HeldBy = statefs.WaitsForKey, ahead.ID
 	}
 	return w
 }
@@ -170,7 +170,7 @@ func (o *oracle) place(i Item) Item {
 // next is who should start.
 func (o *oracle) next(now time.Time) (next Item, ok bool) {
 	for _, i := range o.waiting {
-		if o.why(i, now).Reason == Starting && (!ok || o.before(o.place(i), o.place(next))) {
+		if o.why(i, now).Reason == statefs.WaitsToStart && (!ok || o.before(o.place(i), o.place(next))) {
 			next, ok = i, true
 		}
 	}
@@ -181,11 +181,11 @@ func (o *oracle) next(now time.Time) (next Item, ok bool) {
 func (o *oracle) wake(now time.Time) (at time.Time, ok bool) {
 	for _, i := range o.waiting {
 		w := o.hindered(i, now)
-		if w.Reason != Rate || o.heldUp(i, now) {
+		if w.Reason != statefs.WaitsForRate || o.heldUp(i, now) {
 			continue
 		}
 		if !ok || w.Until.Before(at) {
-			at, ok = w.Until, true
+			at, ok = *w.Until, true
 		}
 	}
 	return at, ok
@@ -213,7 +213,7 @@ func (o *oracle) turn(i Item, now time.Time) (ahead Item, strict bool) {
 		return submitted(a, b)
 	}
 	for _, other := range waiting {
-		if before(other, ahead) && (strict || o.hindered(other, now).Reason == Starting) {
+		if before(other, ahead) && (strict || o.hindered(other, now).Reason == statefs.WaitsToStart) {
 			ahead = other
 		}
 	}

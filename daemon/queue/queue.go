@@ -197,7 +197,7 @@ func (q *Queue) Wake(now time.Time) (at time.Time, ok bool) {
 		if c.free.waiting.root == nil && len(c.lines) == 0 {
 			continue
 		}
-		if h := c.blocker(now); h.reason == Rate && (!ok || h.until.Before(at)) {
+		if h := c.blocker(now); h.reason == statefs.WaitsForRate && (!ok || h.until.Before(at)) {
 			at, ok = h.until, true
 		}
 	}

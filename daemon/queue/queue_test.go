@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jobdir/jobdir/statefs"
 )
 
 var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
@@ -429,9 +431,13 @@ func TestFarAwayTimesAndPriorities(t *testing.T) {
 				q.Enqueue(item)
 			}
 		}
-		why := func(item Item) Waiting {
+		why := func(item Item) statefs.Waiting {
 			w, ok := q.Why(item.ID, noon)
-			if !ok || item.Since.Year() < 9999 && !w.Since.Equal(item.Since) {
+			var since time.Time
+			if w.Since != nil {
+				since = *w.Since
+			}
+			if !ok || item.Since.Year() < 9999 && !since.Equal(item.Since) {
 				t.Errorf("%s waits since %s: %+v", item.ID, item.Since, w)
 			}
 			return w

@@ -102,7 +102,7 @@ func (s *script) why(name string) string {
 	if !w.HeldBy.IsZero() {
 		words = append(words, "by="+w.HeldBy.Endpoint())
 	}
-	if !w.Until.IsZero() {
+	if w.Until != nil {
 		words = append(words, "until="+strings.TrimSuffix(w.Until.Sub(noon).String(), "0s"))
 	}
 	return strings.Join(append(words, fmt.Sprintf("pos=%d", w.Position)), " ")

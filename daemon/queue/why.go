@@ -8,59 +8,38 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// Reason is why an item waits, as shown to people.
-type Reason string
-
-// The reasons in the order in which Why checks them: it returns the first that applies.
-const (
-	UnknownLane  Reason = "unknown_lane"  // the lane is not set
-	LanePaused   Reason = "lane_paused"   // the lane starts nothing
-	LaneFull     Reason = "lane_full"     // all places of the lane are occupied
-	UnknownLimit Reason = "unknown_limit" // a limit is not set
-	Limit        Reason = "limit"         // all places of a limit are occupied
-	Rate         Reason = "rate"          // the rate of the lane is exhausted
-	Key          Reason = "key"           // another item holds the key, or has an earlier turn for it and may start
-	Starting     Reason = "starting"      // nothing blocks it: it starts as soon as Next reaches it
-)
-
-// Waiting describes why an item waits.
-type Waiting struct {
-	Reason Reason
-	// lane_full, limit: the longest holder; key: the holder or the item before this one; otherwise zero
-	HeldBy   statefs.ID
-	Lane     string    // its lane, for every reason
-	Limit    string    // limit, unknown_limit: the name of the limit
-	Position int       // position among all waiting items of its lane, from 1; keys and limits may let later ones overtake
-	Since    time.Time // since when it waits, for any reason
-	Until    time.Time // rate: when the block ends; otherwise the zero time
-}
-
-// Why returns why an item waits; false if it does not wait.
-func (q *Queue) Why(id statefs.ID, now time.Time) (Waiting, bool) {
+// Why returns why an item waits; false if it does not wait. The reason is the first that applies: its lane is
+// unknown, paused or full, a limit is unknown or exhausted, the rate of the lane is exhausted, another item holds
+// the key or has an earlier turn for it and may start. With [statefs.WaitsToStart] nothing blocks it: it starts as
+// soon as Next reaches it. HeldBy is the longest holder of the lane or the limit, or the holder of the key, or the
+// item before this one. Keys and limits may let later items overtake the position.
+func (q *Queue) Why(id statefs.ID, now time.Time) (statefs.Waiting, bool) {
 	w := q.waiting[id]
 	if w == nil {
-		return Waiting{}, false
+		return statefs.Waiting{}, false
 	}
-	l := w.class.lane
-	why := Waiting{Lane: l.name, Position: l.waiting.position(w), Since: timeOf(w.since)}
-	hindered := w.class.blocker(now)
-	why.Reason, why.Until = hindered.reason, hindered.until
-	switch hindered.reason {
-	case LaneFull:
+	l, hindered := w.class.lane, w.class.blocker(now)
+	why := statefs.Waiting{Reason: hindered.reason, Lane: l.name, Position: l.waiting.position(w)}
+	if since := timeOf(w.since); !since.IsZero() {
+		why.Since = &since
+	}
+	switch hindered.reason { //nolint:exhaustive // a queue knows no others
+	case statefs.WaitsForLane:
 		why.HeldBy = l.longestHolder()
-	case Limit:
+	case statefs.WaitsForLimit:
 		why.Limit, why.HeldBy = hindered.quota.name, hindered.quota.longestHolder()
-	case UnknownLimit:
+	case statefs.WaitsUnknownLimit:
 		why.Limit = hindered.quota.name
-	case Starting:
+	case statefs.WaitsForRate:
+		why.Until = &hindered.until
+	case statefs.WaitsToStart:
 		if k := w.line.key; k != nil && k.holders != nil {
-			why.Reason, why.HeldBy = Key, k.holders.id
+			why.Reason, why.HeldBy = statefs.WaitsForKey, k.holders.id
 		} else if k != nil {
 			if first := k.turn(now); first != w {
-				why.Reason, why.HeldBy = Key, first.id
+				why.Reason, why.HeldBy = statefs.WaitsForKey, first.id
 			}
 		}
-	case UnknownLane, LanePaused, Rate, Key:
 	}
 	return why, true
 }
