@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -27,9 +28,6 @@ const daemonDir = "JOBDIR_TEST_DAEMON"
 // keptVariable is the environment variable that makes that daemon run its commands through a
 // keeper.
 const keptVariable = "JOBDIR_TEST_KEEPER"
-
-// withSubmits is the value of keptVariable with which that daemon also submits operations itself.
-const withSubmits = "submits"
 
 // childDaemon runs a daemon until SIGTERM, and then prints its counters.
 func childDaemon(dir string) error {
@@ -63,9 +61,11 @@ func childDaemon(dir string) error {
 		defer pool.Close()
 		config.Keepers = pool
 	}
-	if os.Getenv(keptVariable) == withSubmits {
-		config.Intake = submit.NewIntake(submit.Config{Tree: tree})
+	config.Intake = submit.NewIntake(submit.Config{Tree: tree})
+	if config.History, err = history.Open(owner, config.Logger); err != nil {
+		return err
 	}
+	defer func() { _ = config.History.Close() }()
 	d, err := New(config)
 	if err != nil {
 		return err

@@ -72,7 +72,8 @@ type lifetime struct {
 // newParts returns a daemon whose parts know each other.
 func newParts(config Config) *Daemon {
 	c := &core{
-		startedAt: time.Now(), config: config, committer: committer{config.Owner}, logger: config.Logger,
+		startedAt: time.Now(), config: config, committer: committer{config.Owner}, history: config.History,
+		logger: config.Logger,
 	}
 	c.fatal, c.ready, c.stopped = make(chan error, 1), make(chan struct{}), make(chan struct{})
 	p := &publisher{core: c}
@@ -142,9 +143,7 @@ func (c *core) track(op *operation) {
 	op.shown = op.shown.Next(op.rec, op.state)
 	_, announced := c.live.Get(op.id()) // its reservation is confirmed
 	c.queueQuota.confirm(announced == nil && op.rec.Starts == 0 && isClosed(c.ready), func() { c.live.Add(op, op.shown) })
-	if c.config.Intake != nil {
-		c.config.Intake.Track(op.rec)
-	}
+	c.config.Intake.Track(op.rec)
 }
 
 func (c *core) untrack(op *operation) {
@@ -157,9 +156,7 @@ func (c *core) untrack(op *operation) {
 	c.live.Remove(op.id())
 	c.blockedFiles.take(op.id())
 	c.alarms.Set(op.id(), time.Time{}, 0)
-	if c.config.Intake != nil {
-		c.config.Intake.Forget(op.rec)
-	}
+	c.config.Intake.Forget(op.rec)
 	c.enqueueChildren(op.id())
 }
 

@@ -27,7 +27,7 @@ import (
 // DefaultSweepInterval is the time between two sweeps.
 const DefaultSweepInterval = 60 * time.Second
 
-// Config configures a daemon. Owner and Catalog are required; every other field has a default.
+// Config configures a daemon. Owner, Catalog, History and Intake are required; every other field has a default.
 type Config struct {
 	// Owner is the storage directory with its lock held. The daemon does not release the lock.
 	Owner *statefs.Owner
@@ -65,11 +65,10 @@ type Config struct {
 	Environ func() []string
 	// Watch adjusts how jobs/ is watched; the zero value suits production.
 	Watch watch.Options
-	// History is the index of ended operations. The daemon runs it and does not close it. If it is
-	// nil, the daemon opens one of its own.
+	// History is the index of ended operations. The daemon runs it and does not close it.
 	History *history.Store
-	// Intake is notified of every live operation, of every end, and when all live operations are
-	// known; may be nil.
+	// Intake takes the submits. It is notified of every live operation, of every end, and when all live
+	// operations are known.
 	Intake *submit.Intake
 	// Retention is how long ended operations are kept; the zero value keeps them forever.
 	Retention history.Retention
@@ -81,8 +80,8 @@ type Config struct {
 }
 
 func (c *Config) setDefaults() error {
-	if c.Owner == nil || c.Catalog == nil {
-		return errors.New("daemon: Owner and Catalog are required")
+	if c.Owner == nil || c.Catalog == nil || c.History == nil || c.Intake == nil {
+		return errors.New("daemon: Owner, Catalog, History and Intake are required")
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -167,15 +166,12 @@ func New(config Config) (*Daemon, error) {
 	if d.Deliveries, err = d.newDeliveries(); err != nil {
 		return nil, errors.Join(err, d.dir.Close(), d.files.Close(), d.Lanes.Close())
 	}
-	if err := d.openHistory(); err != nil {
-		return nil, errors.Join(err, d.dir.Close(), d.files.Close(), d.Lanes.Close(), d.Deliveries.Close())
-	}
 	return d, nil
 }
 
 // Close releases what New opened. It is only for a daemon whose Run is never called.
 func (d *Daemon) Close() error {
-	return errors.Join(d.dir.Close(), d.files.Close(), d.Lanes.Close(), d.Deliveries.Close(), d.closeHistory())
+	return errors.Join(d.dir.Close(), d.files.Close(), d.Lanes.Close(), d.Deliveries.Close())
 }
 
 // Run recovers the storage, then runs operations and carries out requests until ctx ends, and then
@@ -184,9 +180,8 @@ func (d *Daemon) Close() error {
 // the daemon, such as a removed folder or a failing disk; commands held by keepers continue then
 // too. When Run returns, all its goroutines have ended, except a handler that ignores its context.
 // Run may be called once.
-func (d *Daemon) Run(ctx context.Context) (err error) {
+func (d *Daemon) Run(ctx context.Context) error {
 	defer close(d.stopped)
-	defer func() { err = errors.Join(err, d.closeHistory()) }()
 	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
 	var watchers sync.WaitGroup
 	defer watchers.Wait()
@@ -207,13 +202,12 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	if mode := d.dir.Mode(); mode.Name == watch.ModeScan {
 		d.logger.Warn("changes are found by scanning", "folder", d.owner.JobsDir(), "reason", mode.Reason)
 	}
-	if err = d.recover(watching); err == nil {
+	err := d.recover(watching)
+	if err == nil {
 		d.admission.enable()
 		d.Lanes.ReconcileSoon() // the trial operation of a breaker may be gone
 		close(d.ready)
-		if d.config.Intake != nil {
-			d.config.Intake.Ready()
-		}
+		d.config.Intake.Ready()
 		shipping, stopShipping := context.WithCancel(watching)
 		var ships sync.WaitGroup
 		ships.Go(func() { d.Deliveries.Deliver(shipping) })

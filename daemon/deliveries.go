@@ -84,7 +84,7 @@ var errNotReady = errors.New("submits are not taken yet")
 // again under the same idempotency key and gets the same operation. The returned error is
 // transient.
 func (e *ends) recordFollowUp(op *operation, rec *statefs.Record, rep *work.Report) error {
-	if rec.Status != statefs.Completed || rec.Then != nil || e.config.Intake == nil {
+	if rec.Status != statefs.Completed || rec.Then != nil {
 		return nil
 	}
 	def, params, err := e.definition(op.rec)

@@ -405,9 +405,7 @@ func (rc *reconciler) takeOverTrailing(rec *statefs.Record, states []statefs.Sta
 // releaseWaiters lets equal submits start a new operation, and enqueues the operations that wait
 // for this one.
 func (e *ends) releaseWaiters(op *operation) {
-	if e.config.Intake != nil {
-		e.config.Intake.Forget(op.rec)
-	}
+	e.config.Intake.Forget(op.rec)
 	e.enqueueChildren(op.id())
 }
 

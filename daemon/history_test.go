@@ -165,14 +165,7 @@ func TestRetryNotYetInHand(t *testing.T) {
 	must(t, b.stop())
 	again, err := b.tree.Submit(b.t.Context(), statefs.Submission{Group: "test", Job: "wait", RetryOf: &old})
 	must(t, err)
-	owner, err := statefs.Own(b.tree)
-	must(t, err)
-	defer func() { must(t, owner.Release()) }()
-	b.config.Owner = owner
-	blind, err := New(b.config) // it never runs
-	must(t, err)
-	defer func() { must(t, blind.Close()) }()
-	guards, err := blind.retentionGuards()
+	guards, err := b.unstarted().retentionGuards()
 	if err != nil || guards.Referred[old].By != again.ID || guards.Referred[again.ID].By == old {
 		t.Errorf("%+v, %v", guards, err)
 	}

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -14,16 +13,7 @@ import (
 func TestASightAsksForWhatWasHeardOfAndWhatIsOpen(t *testing.T) {
 	t.Parallel()
 	b := prepare(t, handlerJobs, testHandlers)
-	owner, err := statefs.Own(b.tree)
-	must(t, err)
-	b.config.Owner, b.config.Catalog, b.config.Handlers = owner, b.catalog, b.handlers
-	b.config.Logger = slog.New(slog.NewTextHandler(testWriter{t}, nil))
-	d, err := New(b.config)
-	must(t, err)
-	t.Cleanup(func() {
-		must(t, d.Close())
-		must(t, owner.Release())
-	})
+	d := b.unstarted()
 	id := b.submit("count", "{}")
 	pause, queued := statefs.Name{Action: statefs.Pause}.Bit(), statefs.MarkerBit(statefs.Queued)
 	sees := func(names statefs.NameSet, states, asks int) {

@@ -227,7 +227,7 @@ func lineEqual(other statefs.ID) string {
 // an equal one is live, it returns that one instead, as a submit would.
 func (q *requests) retryUnlessEqual(op *operation, begin func() error) (other *statefs.Record, err error) {
 	def, err := q.storedDefinition(op.rec)
-	if op.state != statefs.FailedManual || q.config.Intake == nil || err != nil {
+	if op.state != statefs.FailedManual || err != nil {
 		return nil, begin() // without a definition the start fails and reports it
 	}
 	found, err := q.config.Intake.RestartUnlessDuplicate(op.rec, def.Unique.OnHit, begin)

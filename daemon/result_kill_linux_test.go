@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jobdir/jobdir/catalog"
-	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -67,7 +66,7 @@ func (k *kept) heldBack(id statefs.ID) (free func()) {
 // the log contains said, but before the record is written.
 func (k *kept) killedAfter(job, end, said string) statefs.ID {
 	k.t.Helper()
-	cmd, _ := startChild(k.t, k.dir, keptVariable+"="+withSubmits)
+	cmd, _ := startChild(k.t, k.dir, keptVariable+"=yes")
 	until := k.fifo("until")
 	id := k.begun(job, "test $JOBDIR_RUN = 1 || exit 0; echo begins; read x <"+until+"; "+end)
 	free := k.heldBack(id)
@@ -78,17 +77,12 @@ func (k *kept) killedAfter(job, end, said string) statefs.ID {
 	return id
 }
 
-func (k *kept) withSubmits() {
-	k.config.Intake = submit.NewIntake(submit.Config{Tree: k.tree})
-}
-
 // The result of a command, and the operation submitted by then, survive a kill of the daemon
 // between reading the result and writing the record.
 func TestResultOutlivesAKill(t *testing.T) {
 	t.Parallel()
 	k := prepareKept(t, allKept+"---"+resultJobs)
 	id := k.killedAfter("counts", `echo '{"n": 7}' >$JOBDIR_RESULT`, "  Then test/follows: ")
-	k.withSubmits()
 	k.start()
 	rec := k.awaitEnd(id)
 	var footer struct{ N int }
@@ -126,7 +120,6 @@ func TestFollowerStandsWhateverChanges(t *testing.T) {
 			t.Parallel()
 			k := prepareKept(t, allKept+"---"+resultJobs)
 			id := k.killedAfter("counts", `echo '{"n": 7}' >$JOBDIR_RESULT`, "  Then test/follows: ")
-			k.withSubmits()
 			k.catalog = catalog.New(catalog.Options{Extra: []catalog.Source{{
 				Name: "test.yaml",
 				YAML: []byte(allKept + "---" + strings.Replace(jobs, "then: {job: test/follows", "then: {job: test/gone", 1)),

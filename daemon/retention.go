@@ -19,22 +19,6 @@ type retention struct {
 	pruneMu sync.Mutex // one prune at a time
 }
 
-// openHistory opens the history index unless Config provides one.
-func (d *Daemon) openHistory() (err error) {
-	if d.history = d.config.History; d.history != nil {
-		return nil
-	}
-	d.history, err = history.Open(d.owner, d.logger)
-	return err
-}
-
-func (d *Daemon) closeHistory() error {
-	if d.config.History != nil {
-		return nil
-	}
-	return d.history.Close()
-}
-
 // recoverStop ensures that an operation which waits for a person is in the feed.
 func (rc *reconciler) recoverStop(op *operation) {
 	switch {

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/daemon/keeper"
 	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
@@ -147,28 +148,50 @@ func (b *bench) start() {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	b.config.Owner, b.config.Catalog, b.config.Handlers = owner, b.catalog, b.handlers
-	if b.config.Logger == nil {
-		b.config.Logger = slog.New(slog.NewTextHandler(testWriter{b.t}, nil))
-	}
-	if b.daemon, err = New(b.config); err != nil {
+	config := b.completeConfig(owner)
+	if b.daemon, err = New(config); err != nil {
 		b.t.Fatal(err)
 	}
 	ctx, abandon := context.WithCancelCause(context.Background())
 	b.abandon, b.ended = abandon, make(chan error, 1)
 	d := b.daemon
 	go func() {
-		err := d.Run(ctx)
-		if rerr := owner.Release(); err == nil {
-			err = rerr
-		}
-		b.ended <- err
+		b.ended <- errors.Join(d.Run(ctx), config.History.Close(), owner.Release())
 	}()
 	select {
 	case <-d.Ready():
 	case err := <-b.ended:
 		b.t.Fatalf("the daemon did not start: %v", err)
 	}
+}
+
+// completeConfig returns the configuration of a daemon on a storage with a lock.
+func (b *bench) completeConfig(owner *statefs.Owner) Config {
+	b.t.Helper()
+	b.config.Owner, b.config.Catalog, b.config.Handlers = owner, b.catalog, b.handlers
+	if b.config.Logger == nil {
+		b.config.Logger = slog.New(slog.NewTextHandler(testWriter{b.t}, nil))
+	}
+	config := b.config
+	var err error
+	config.History, err = history.Open(owner, config.Logger)
+	must(b.t, err)
+	if config.Intake == nil {
+		config.Intake = submit.NewIntake(submit.Config{Tree: b.tree})
+	}
+	return config
+}
+
+// unstarted returns a daemon that never runs.
+func (b *bench) unstarted() *Daemon {
+	b.t.Helper()
+	owner, err := statefs.Own(b.tree)
+	must(b.t, err)
+	config := b.completeConfig(owner)
+	d, err := New(config)
+	must(b.t, err)
+	b.t.Cleanup(func() { must(b.t, errors.Join(d.Close(), config.History.Close(), owner.Release())) })
+	return d
 }
 
 // stop stops the daemon and returns the result of Run.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jobdir/jobdir/daemon/events"
 	"github.com/jobdir/jobdir/daemon/queue"
+	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/api"
 )
@@ -120,7 +121,7 @@ func TestAgesOfWhatIsQueued(t *testing.T) {
 }
 
 func BenchmarkStats(b *testing.B) {
-	d := newParts(Config{})
+	d := newParts(Config{Intake: submit.NewIntake(submit.Config{})})
 	dir := b.TempDir()
 	tree, err := statefs.Open(dir, statefs.Options{})
 	if err != nil {

@@ -44,13 +44,7 @@ func TestFailedAttemptIsWrittenBeforeTheRename(t *testing.T) {
 			t.Parallel()
 			b := prepare(t, handlerJobs, testHandlers)
 			id := b.submit("wait", "{}")
-			owner, err := statefs.Own(b.tree)
-			must(t, err)
-			defer func() { must(t, owner.Release()) }()
-			b.config.Owner, b.config.Catalog, b.config.Handlers = owner, b.catalog, b.handlers
-			d, err := New(b.config) // it never runs
-			must(t, err)
-			defer func() { must(t, d.Close()) }()
+			d := b.unstarted()
 			rec, err := b.tree.ReadRecord(id)
 			must(t, err)
 			rec.Attempts, rec.Reason = 3, "crash_limit"

@@ -164,10 +164,7 @@ func (sw *sweeper) sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, e
 	if made {
 		sw.logger.Warn("storage.json was removed or replaced; it is made again: leave it alone")
 	}
-	var keysErr error
-	if sw.config.Intake != nil {
-		keysErr = sw.owner.Keys.Sweep(sw.config.Intake.KeysSince())
-	}
+	keysErr := sw.owner.Keys.Sweep(sw.config.Intake.KeysSince())
 	findings, err := sw.owner.Sweep(sw.manages)
 	sw.logFindings(findings)
 	sw.publisher.publishSweep(findings)
