@@ -415,7 +415,7 @@ func (a *admission) Lanes() []queue.LaneStats {
 }
 
 // Limits returns the state of all limits, by name.
-func (a *admission) Limits() []queue.LimitStats {
+func (a *admission) Limits() []statefs.LimitStatus {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	return a.queue.Limits()

@@ -38,7 +38,7 @@ func (noQueue) Changed() {}
 
 func (noQueue) Lanes() []queue.LaneStats { return nil }
 
-func (noQueue) Limits() []queue.LimitStats { return nil }
+func (noQueue) Limits() []statefs.LimitStatus { return nil }
 
 func (noQueue) AwaitStarts() {}
 

@@ -55,7 +55,7 @@ type Queue interface {
 type standing interface {
 	// Lanes and Limits return their state, by name.
 	Lanes() []queue.LaneStats
-	Limits() []queue.LimitStats
+	Limits() []statefs.LimitStatus
 	// AwaitStarts returns when every start that is pending now has happened or failed.
 	AwaitStarts()
 }

@@ -21,15 +21,9 @@ func (l *Lanes) Status() statefs.LanesStatus {
 	defer l.mu.Unlock()
 	every := l.byName[statefs.AllLanes]
 	out := statefs.LanesStatus{
-		Limits: []statefs.LimitStatus{},
+		Limits: limits,
 		Paused: every.hold(statefs.LanePaused), Closed: every.hold(statefs.LaneClosed),
 		Problems: append(every.problems(), l.strayFiles...),
-	}
-	for _, limit := range limits {
-		out.Limits = append(out.Limits, statefs.LimitStatus{
-			Name: limit.Name, Known: limit.Known,
-			Capacity: statefs.LaneCapacityOf(limit.Capacity), Running: limit.Running,
-		})
 	}
 	now := l.owner.Now()
 	for i := range stats {

@@ -301,7 +301,8 @@ func (m *machine) explainLimits() {
 	for _, l := range m.Limits() {
 		capacity, known := o.limits[l.Name]
 		running := len(o.holders(func(h Item) bool { return slices.Contains(h.Limits, l.Name) }))
-		if l.Known != known || l.Capacity != capacity || l.Running != running {
+		wrong := (l.Capacity == nil) != (capacity < 0) || l.Capacity != nil && *l.Capacity != capacity
+		if l.Known != known || wrong || l.Running != running {
 			m.t.Fatalf("limit: %+v\n%s", l, m.dump())
 		}
 	}

@@ -19,14 +19,6 @@ type LaneStats struct {
 	Until   time.Time // until when the rate allows no start; the zero time if it allows one
 }
 
-// LimitStats is the status of a limit.
-type LimitStats struct {
-	Name     string
-	Known    bool // false: the limit is not set
-	Capacity int
-	Running  int // how many items hold a place
-}
-
 // Waiting returns the number of waiting items in all lanes.
 func (q *Queue) Waiting() int { return len(q.waiting) }
 
@@ -67,15 +59,13 @@ func (q *Queue) Lanes(now time.Time) []LaneStats {
 }
 
 // Limits returns the status of all limits, by name.
-func (q *Queue) Limits() []LimitStats {
-	all := make([]LimitStats, 0, len(q.limits))
+func (q *Queue) Limits() []statefs.LimitStatus {
+	all := make([]statefs.LimitStatus, 0, len(q.limits))
 	for _, l := range q.limits {
-		s := LimitStats{Name: l.name, Known: l.known, Running: l.holders.Len()}
-		if l.known {
-			s.Capacity = l.capacity
-		}
-		all = append(all, s)
+		all = append(all, statefs.LimitStatus{
+			Name: l.name, Known: l.known, Capacity: statefs.LaneCapacityOf(l.capacity), Running: l.holders.Len(),
+		})
 	}
-	slices.SortFunc(all, func(a, b LimitStats) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b statefs.LimitStatus) int { return cmp.Compare(a.Name, b.Name) })
 	return all
 }
