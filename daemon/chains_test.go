@@ -207,8 +207,6 @@ func TestParentsAreKept(t *testing.T) {
 	b.start()
 	b.awaitWaiting(waits, statefs.WaitsForOthers)
 	check()
-	b.touch(manual, statefs.Retry)
-	b.awaitEnd(manual)
 	goes := func(id statefs.ID) {
 		t.Helper()
 		if err := b.daemon.Delete(t.Context(), id); err != nil && !errors.Is(err, history.ErrUnknown) {
@@ -216,12 +214,13 @@ func TestParentsAreKept(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	goes(failed)
 	for _, id := range []statefs.ID{first, waits, paused} {
 		b.touch(id, statefs.Cancel)
 		b.awaitEnd(id)
 	}
-	for _, id := range []statefs.ID{scheduled, second, held} {
+	b.touch(manual, statefs.Retry) // an equal live operation would refuse it
+	b.awaitEnd(manual)
+	for _, id := range []statefs.ID{failed, scheduled, second, held} {
 		goes(id)
 	}
 }

@@ -86,7 +86,7 @@ func newParts(config Config) *Daemon {
 	q := &requests{core: c, ends: e, starts: s}
 	r := &reconciler{
 		core: c, publisher: p, waits: w, markers: m, ends: e, starts: s, optional: o, finisher: f, requests: q,
-		failing: failingOperations{logger: config.Logger},
+		failing: failingOperations{logger: config.Logger, byID: make(map[statefs.ID]*failingEntry)},
 	}
 	k := &retention{core: c, ends: e}
 	return &Daemon{

@@ -15,7 +15,7 @@ import (
 func TestFailingOperationIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	var said bytes.Buffer
-	tr := failingOperations{logger: slog.New(slog.NewTextHandler(&said, nil))}
+	tr := failingOperations{logger: slog.New(slog.NewTextHandler(&said, nil)), byID: make(map[statefs.ID]*failingEntry)}
 	id, err := statefs.ParseID("test-wait_2025-11-26_13-07-00_p5_r4")
 	must(t, err)
 	began := time.Now()

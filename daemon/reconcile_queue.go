@@ -50,17 +50,9 @@ func moveDelay(n int) time.Duration {
 
 // queuedReconcile is a pending or running reconcile, and the names that were enqueued for it.
 type queuedReconcile struct {
-	state reconcileState
-	names statefs.NameSet
+	names          statefs.NameSet
+	running, again bool // again: it is to be run again
 }
-
-type reconcileState uint8
-
-const (
-	reconcileQueued reconcileState = iota + 1
-	reconcileRunning
-	reconcileRequeued // running, and to be run again
-)
 
 // delayedReconcile is a reconcile that is enqueued when its timer fires.
 type delayedReconcile struct {
@@ -85,14 +77,10 @@ func (l *reconcileQueue) enqueue(id statefs.ID) { l.enqueueNames(id, statefs.All
 func (l *reconcileQueue) enqueueNames(id statefs.ID, names statefs.NameSet) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	w := l.pending[id]
+	w, known := l.pending[id]
 	w.names |= names
-	switch w.state {
-	case reconcileQueued, reconcileRequeued:
-	case reconcileRunning:
-		w.state = reconcileRequeued
-	default:
-		w.state = reconcileQueued
+	w.again = w.running
+	if !known {
 		l.queue = append(l.queue, id)
 		if l.workers < maxReconciles && !l.closed {
 			l.workers++
@@ -112,20 +100,17 @@ func (l *reconcileQueue) enqueueAfter(id statefs.ID, wait time.Duration) {
 	known := l.delayed[id]
 	switch {
 	case l.closed, known != nil && !due.Before(known.due):
-		return
 	case known != nil:
-		known.timer.Stop()
-	}
-	r := &delayedReconcile{due: due}
-	r.timer = time.AfterFunc(wait, func() {
-		l.mu.Lock()
-		if l.delayed[id] == r {
+		known.due = due
+		known.timer.Reset(wait)
+	default:
+		l.delayed[id] = &delayedReconcile{due, time.AfterFunc(wait, func() {
+			l.mu.Lock()
 			delete(l.delayed, id)
-		}
-		l.mu.Unlock()
-		l.enqueue(id)
-	})
-	l.delayed[id] = r
+			l.mu.Unlock()
+			l.enqueue(id)
+		})}
+	}
 }
 
 // work reconciles until the queue is empty or closed.
@@ -135,13 +120,12 @@ func (l *reconcileQueue) work() {
 		id := l.queue[0]
 		l.queue = l.queue[1:]
 		names := l.pending[id].names
-		l.pending[id] = queuedReconcile{state: reconcileRunning}
+		l.pending[id] = queuedReconcile{running: true}
 		l.mu.Unlock()
 		l.reconcile(id, names)
 		l.mu.Lock()
-		if w := l.pending[id]; w.state == reconcileRequeued {
-			w.state = reconcileQueued
-			l.pending[id] = w
+		if w := l.pending[id]; w.again {
+			l.pending[id] = queuedReconcile{names: w.names}
 			l.queue = append(l.queue, id)
 		} else {
 			delete(l.pending, id)
@@ -241,20 +225,17 @@ type failingOperations struct {
 func (t *failingOperations) failed(id statefs.ID, err error, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if known := t.byID[id]; known != nil && known.Error == err.Error() {
-		known.Tries++
+	known := t.byID[id]
+	if known == nil {
+		known = &failingEntry{FailingOperation: api.FailingOperation{ID: id, Since: now}}
+		t.byID[id] = known
+	}
+	known.Tries++
+	if known.Error == err.Error() {
 		return
 	}
-	if t.byID == nil {
-		t.byID = make(map[statefs.ID]*failingEntry)
-	}
-	since, tries := now, 1
-	if known := t.byID[id]; known != nil {
-		since, tries = known.Since, known.Tries+1
-	}
-	logged := !machine.OutOfFiles(err)
-	t.byID[id] = &failingEntry{api.FailingOperation{ID: id, Error: err.Error(), Since: since, Tries: tries}, logged}
-	if !logged {
+	known.Error, known.logged = err.Error(), !machine.OutOfFiles(err)
+	if !known.logged {
 		if t.warnedAt.IsZero() || now.Sub(t.warnedAt) >= warnInterval {
 			t.warnedAt = now
 			t.logger.Warn("operations wait for free file descriptors, retrying every second", "id", id, "error", err)
