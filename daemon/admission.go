@@ -64,7 +64,7 @@ type admission struct {
 
 func newAdmission(c *Config, want func(statefs.ID), now func() time.Time) *admission {
 	a := &admission{
-		enqueue: want, now: now, queue: queue.New(queue.Options{Ageing: c.Ageing}), admitted: make(map[statefs.ID]struct{}),
+		enqueue: want, now: now, queue: queue.New(c.Ageing), admitted: make(map[statefs.ID]struct{}),
 		reservations: make(map[statefs.ID]func()), pendingStarts: make(map[statefs.ID]chan struct{}), expected: newExpected(),
 		trialLanes: make(map[string]bool), trialIDs: make(map[string]statefs.ID), logger: c.Logger,
 	}

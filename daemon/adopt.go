@@ -55,20 +55,16 @@ func (rc *reconciler) adopt(id statefs.ID, sight statefs.Observation) error {
 // setAsideObstacles sets aside the files that block an operation which is about to be taken over.
 // It leaves the files of foreign programs alone.
 func (m *markers) setAsideObstacles(id statefs.ID, rec *statefs.Record, odd []string, verdict statefs.Verdict) {
-	if len(odd) == 0 {
+	takesOver := []statefs.Verdict{statefs.Agree, statefs.RollForward, statefs.TwoMarkers, statefs.Unreadable}
+	if len(odd) == 0 || !slices.Contains(takesOver, verdict) {
 		return
 	}
-	switch verdict {
-	case statefs.Agree, statefs.RollForward, statefs.TwoMarkers, statefs.Unreadable:
-		if rec == nil {
-			rec = statefs.UnknownRecord(id, m.owner.Now())
-		}
-		op := newOperation(rec)
-		m.setAside(op, odd)
-		m.closeLog(op)
-	case statefs.Ended, statefs.FinishingOptional, statefs.Foreign, statefs.ForeignGone, statefs.Orphan, statefs.Missing,
-		statefs.LeaveAlone, statefs.Nothing:
+	if rec == nil {
+		rec = statefs.UnknownRecord(id, m.owner.Now())
 	}
+	op := newOperation(rec)
+	m.setAside(op, odd)
+	m.closeLog(op)
 }
 
 // takeOverMoved takes over an operation whose marker may have been renamed while no daemon ran. It
@@ -311,6 +307,14 @@ func runNumber(rec *statefs.Record) int {
 	return rec.Run
 }
 
+// currentStepName returns the name of the current required step, "" if there is none.
+func currentStepName(rec *statefs.Record) string {
+	if at := rec.CurrentStep(); at != nil {
+		return at.Name
+	}
+	return ""
+}
+
 // mayHaveCommands reports whether an operation in a state may have commands of its last run that
 // must continue or whose end is not recorded yet. If the record has a due time, the run has ended
 // and its outcome is recorded.
@@ -355,10 +359,10 @@ func (rc *reconciler) adoptWork(op *operation) (goesOn bool, err error) {
 	}
 	var r *work.Run
 	if err == nil {
-		_, err = rc.openLogWriter(op, true)
+		_, err = rc.openLog(op, true)
 	}
 	if err == nil {
-		r, err = rc.starts.newRun(op, def, params, true, func() {}) // it has begun already
+		r, err = rc.starts.newRun(op, def, params, currentStepName(op.rec), op.log, true, func() {}) // it has begun already
 	}
 	if isTransient(err) {
 		rc.closeLog(op)

@@ -64,7 +64,7 @@ func (s *starts) startOperation(op *operation) error {
 	// A command writes to the log directly, so the log exists before the marker is renamed to
 	// running.
 	s.closeLog(op)
-	if _, err := s.openLogWriter(op, def.Work() != catalog.WorkHandler || len(op.rec.Steps) > 0); err != nil {
+	if _, err := s.openLog(op, def.Work() != catalog.WorkHandler || len(op.rec.Steps) > 0); err != nil {
 		return err
 	}
 	if err := s.markRunning(op, defersStartRecord(op.rec, def)); err != nil {
@@ -124,20 +124,9 @@ func (s *starts) applyStart(rec *statefs.Record, now time.Time) {
 	}
 }
 
-// newRun prepares the work without starting it. adopted is set for a run that an earlier daemon
-// started. begun is called when the work has all the files that it needs.
-func (s *starts) newRun(op *operation, def *catalog.Definition, params catalog.Params, adopted bool,
-	begun func(),
-) (*work.Run, error) {
-	name := ""
-	if at := op.rec.CurrentStep(); at != nil {
-		name = at.Name
-	}
-	return s.prepareRun(op, def, params, name, op.log, adopted, begun)
-}
-
-// prepareRun is newRun for a given step, required or optional; "" means a job without steps.
-func (s *starts) prepareRun(op *operation, def *catalog.Definition, params catalog.Params, step string,
+// newRun prepares the work of a step without starting it; "" means a job without steps. adopted is set for a run
+// that an earlier daemon started. begun is called when the work has all the files that it needs.
+func (s *starts) newRun(op *operation, def *catalog.Definition, params catalog.Params, step string,
 	log *stream.Writer, adopted bool, begun func(),
 ) (*work.Run, error) {
 	job, id := def, op.id()

@@ -1,14 +1,12 @@
 package daemon
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"slices"
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // This file has every write to the marker, the record and the requests of an operation. The order of the
@@ -201,28 +199,14 @@ func (c committer) drop(requests ...statefs.TakenRequest) error {
 	return errors.Join(errs...)
 }
 
-// runBatchSync syncs the records that batch submits have not synced yet, until ctx ends.
-func (d *Daemon) runBatchSync(ctx context.Context) {
-	select {
-	case <-d.ready: // recovery must first restore what a power cut destroyed of them
-	case <-ctx.Done():
-		return
+// syncBatches syncs the records that batch submits have not synced yet. It is called once recovery has restored
+// what a power cut destroyed of them.
+func (d *Daemon) syncBatches() (again bool) {
+	err := d.owner.Batches.Settle(time.Now().Add(-d.config.SweepInterval))
+	if d.failOnSyncError(err) != nil {
+		d.logger.Warn("records of batch submits not synced, retrying at the next sweep", "error", err)
 	}
-	tick := time.NewTicker(d.config.SweepInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case now := <-tick.C:
-			err := d.owner.Batches.Settle(now.Add(-d.config.SweepInterval))
-			if _, failed := errors.AsType[*files.SyncError](err); failed {
-				d.fail(err)
-			} else if err != nil {
-				d.logger.Warn("records of batch submits not synced, retrying at the next sweep", "error", err)
-			}
-		case <-ctx.Done():
-			return
-		}
-	}
+	return true
 }
 
 // feedNumbers holds an operation's numbers in the completion feed. Only the reconcile of the

@@ -220,11 +220,9 @@ func (c *core) storedDefinition(rec *statefs.Record) (*catalog.Definition, error
 	return defs[0], nil
 }
 
-func (c *core) openLog(op *operation) (*stream.Writer, error) { return c.openLogWriter(op, true) }
-
-// openLogWriter opens the log. If only the daemon writes to it (shared is false), the writer need
+// openLog opens the log. If only the daemon writes to it (shared is false), the writer need
 // not check the file before each line, and the file is created with the first line.
-func (c *core) openLogWriter(op *operation, shared bool) (*stream.Writer, error) {
+func (c *core) openLog(op *operation, shared bool) (*stream.Writer, error) {
 	if op.log != nil {
 		return op.log, nil
 	}
@@ -238,16 +236,25 @@ func (c *core) openLogWriter(op *operation, shared bool) (*stream.Writer, error)
 		}, stream.WriterOptions{})
 		return op.log, nil
 	}
-	file, err := c.owner.Output.AppendLog(op.id(), "")
-	if err != nil {
-		return nil, fmt.Errorf("open the log of %s: %w", op.id(), err)
-	}
-	log, err := stream.NewWriter(file, stream.WriterOptions{Shared: shared})
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open the log of %s: %w", op.id(), err), file.Close())
-	}
+	log, err := c.openSharedLog(op.id(), "")
 	op.log = log
-	return log, nil
+	return log, err
+}
+
+// openSharedLog opens the log of an operation or of one of its steps, to which commands write too.
+func (c *core) openSharedLog(id statefs.ID, step string) (*stream.Writer, error) {
+	file, err := c.owner.Output.AppendLog(id, step)
+	if err == nil {
+		var log *stream.Writer
+		if log, err = stream.NewWriter(file, stream.WriterOptions{Shared: true}); err == nil {
+			return log, nil
+		}
+		err = errors.Join(err, file.Close())
+	}
+	if step != "" {
+		return nil, fmt.Errorf("open the log of step %s of %s: %w", step, id, err)
+	}
+	return nil, fmt.Errorf("open the log of %s: %w", id, err)
 }
 
 func (c *core) closeLog(op *operation) {
@@ -267,7 +274,7 @@ func (c *core) logLine(op *operation, line string) {
 		c.logger.Info("operation", "id", op.id(), "says", line) // the log of the operation is sealed
 		return
 	}
-	log, err := c.openLog(op)
+	log, err := c.openLog(op, true)
 	if err == nil {
 		err = log.Line(line)
 	}
@@ -287,6 +294,23 @@ func (c *core) draining() bool {
 	c.drain.mu.Lock()
 	defer c.drain.mu.Unlock()
 	return c.drain.drained != nil
+}
+
+// repeat calls do at intervals from when the daemon is ready, until do returns false or ctx ends.
+func (c *core) repeat(ctx context.Context, interval time.Duration, do func() (again bool)) {
+	if c.awaitReady(ctx) != nil {
+		return
+	}
+	ticks := time.NewTicker(interval)
+	defer ticks.Stop()
+	for again := true; again; {
+		select {
+		case <-ticks.C:
+			again = do()
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 func (c *core) awaitReady(ctx context.Context) error {

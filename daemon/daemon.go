@@ -192,10 +192,12 @@ func (d *Daemon) Run(ctx context.Context) error {
 	watchers.Go(func() { d.watcherEnded("history", d.history.Run(watching)) })
 	watchers.Go(func() { d.runPruning(watching) })
 	started := d.owner.Now()
-	watchers.Go(func() { deleteUnanswered(watching, d, started) })
+	watchers.Go(func() {
+		d.repeat(watching, d.config.SweepInterval, func() bool { return d.deleteUnanswered(watching, started) })
+	})
 	d.Lanes.Reconcile() // the watch is in place, and nothing starts yet
 	watchers.Go(func() { d.watcherEnded("lanes", d.Lanes.Run(watching)) })
-	watchers.Go(func() { d.runBatchSync(watching) })
+	watchers.Go(func() { d.repeat(watching, d.config.SweepInterval, d.syncBatches) })
 	watchers.Go(func() { d.alarms.Run(watching, d.logger) })
 	watchers.Go(func() { d.Trigger.Run(watching) })
 

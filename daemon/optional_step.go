@@ -25,9 +25,7 @@ type optional struct {
 type optionalStep struct {
 	run *work.Run
 	log *stream.Writer
-	// shared means that it uses the places that its operation holds; own means that it holds its
-	// own.
-	shared, own bool
+	stepPlaces
 }
 
 // working reports whether any work of the operation is running.
@@ -136,7 +134,7 @@ func (o *optional) beginOptionalStep(op *operation, def *catalog.Definition, par
 		begun()
 		return o.optionalStepNotBegun(op, name, err)
 	}
-	s.shared, s.own = places.shared, places.own
+	s.stepPlaces = places
 	o.logLine(op, fmt.Sprintf("%s begins beside; its output: 'jobdir logs %s --step %s'",
 		stepLine(op.rec, at), op.id(), name))
 	o.startOptionalStep(op, s)
@@ -197,15 +195,11 @@ func (o *optional) saveOptionalSteps(op *operation, rec *statefs.Record) error {
 func (o *optional) newOptionalStep(op *operation, def *catalog.Definition, params catalog.Params, name string,
 	adopted bool, begun func(),
 ) (*optionalStep, error) {
-	file, err := o.owner.Output.AppendLog(op.id(), name)
+	log, err := o.openSharedLog(op.id(), name)
 	if err != nil {
-		return nil, fmt.Errorf("open the log of step %s of %s: %w", name, op.id(), err)
+		return nil, err
 	}
-	log, err := stream.NewWriter(file, stream.WriterOptions{Shared: true})
-	if err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	r, err := o.starts.prepareRun(op, def, params, name, log, adopted, begun)
+	r, err := o.starts.newRun(op, def, params, name, log, adopted, begun)
 	if err != nil {
 		return nil, errors.Join(err, log.Close())
 	}
@@ -289,8 +283,7 @@ func (o *optional) adoptOptionalStep(op *operation, def *catalog.Definition, par
 		return false, nil
 	}
 	s.run.Adopt(commands, waits, op.state == statefs.Paused)
-	places := o.admission.holdStep(op, at)
-	s.shared, s.own = places.shared, places.own
+	s.stepPlaces = o.admission.holdStep(op, at)
 	o.logger.Info("work of an earlier daemon continues", "id", op.id(), "step", at.Name, "run", at.Run,
 		"commands", len(commands))
 	o.startOptionalStep(op, s)

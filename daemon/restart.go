@@ -32,12 +32,8 @@ func (f *finisher) handleCutOff(op *operation) error {
 		if a.isAttempt() {
 			rec.Attempts++
 			a.attempts = rec.Attempts
-			step := ""
-			if at := rec.CurrentStep(); at != nil {
-				step = at.Name
-			}
 			addFailedAttempt(rec, statefs.FailedAttempt{
-				Run: runNumber(rec), Step: step, Code: work.CodeCutOff,
+				Run: runNumber(rec), Step: currentStepName(rec), Code: work.CodeCutOff,
 				Message: f.optional.cutOffMessage(rec.ID, def, rec.CurrentStep(), cutOffText), At: now,
 			})
 			redoFailed(rec)

@@ -248,24 +248,13 @@ func (k *retention) Prune(ctx context.Context, dryRun bool) ([]history.Victim, e
 }
 
 // deleteUnanswered deletes, with the first sweeps after the start, what earlier processes left of
-// submits that were cut off.
-func deleteUnanswered(ctx context.Context, d *Daemon, started time.Time) {
-	ticks := time.NewTicker(d.config.SweepInterval)
-	defer ticks.Stop()
-	for again := true; again; {
-		select {
-		case <-ticks.C:
-		case <-ctx.Done():
-			return
-		}
-		if !isClosed(d.ready) {
-			continue
-		}
-		var err error
-		if again, err = d.history.DeleteUnanswered(ctx, started); d.failOnSyncError(err) != nil && ctx.Err() == nil {
-			d.logger.Error("records of interrupted submits not deleted, retrying", "error", err)
-		}
+// submits that were cut off before started.
+func (k *retention) deleteUnanswered(ctx context.Context, started time.Time) (again bool) {
+	again, err := k.history.DeleteUnanswered(ctx, started)
+	if k.failOnSyncError(err) != nil && ctx.Err() == nil {
+		k.logger.Error("records of interrupted submits not deleted, retrying", "error", err)
 	}
+	return again
 }
 
 // maxExcess is the longest time between two prunes under a retention by count or bytes: for that
@@ -277,34 +266,24 @@ func (k *retention) runPruning(ctx context.Context) {
 	if !k.config.Retention.Limits() {
 		return
 	}
-	select {
-	case <-k.ready:
-	case <-ctx.Done():
-		return
-	}
 	every := max(k.config.SweepInterval, k.config.Retention.Interval())
 	if k.config.Retention.Count > 0 || k.config.Retention.Bytes > 0 {
 		every = min(k.config.SweepInterval, maxExcess)
 	}
-	ticks := time.NewTicker(every)
-	defer ticks.Stop()
 	said := ""
-	for {
+	prune := func() (again bool) {
 		_, err := k.Prune(ctx, false)
 		switch {
 		case err == nil:
 			said = ""
-		case ctx.Err() != nil:
-			return
-		case !errors.Is(err, history.ErrNotReady) && err.Error() != said:
+		case ctx.Err() == nil && !errors.Is(err, history.ErrNotReady) && err.Error() != said:
 			said = err.Error()
 			k.logger.Error("history not pruned, retrying", "error", err)
 		}
-		select {
-		case <-ticks.C:
-		case <-ctx.Done():
-			return
-		}
+		return true
+	}
+	if k.awaitReady(ctx) == nil && prune() {
+		k.repeat(ctx, every, prune)
 	}
 }
 

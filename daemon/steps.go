@@ -261,7 +261,7 @@ func (s *starts) beginNextStep(op *operation, def *catalog.Definition, params ca
 
 // beginRun begins the work of a run that is already in the record.
 func (s *starts) beginRun(op *operation, def *catalog.Definition, params catalog.Params, begun func()) error {
-	run, err := s.newRun(op, def, params, false, begun)
+	run, err := s.newRun(op, def, params, currentStepName(op.rec), op.log, false, begun)
 	if _, disk := errors.AsType[*fs.PathError](err); disk {
 		return errors.Join(err, s.recordInterruption(op)) // a full disk is no failure of the work; this run number is used up
 	}

@@ -22,7 +22,7 @@ var shapes = map[string]func(i int, item *Item){
 // fill makes a queue with n that wait behind a lane with one place, and a function that makes more of them.
 func fill(tb testing.TB, n int, shape func(int, *Item)) (*Queue, func() Item) {
 	tb.Helper()
-	q, made := New(Options{}), 0
+	q, made := New(0), 0
 	q.SetLane("l", Lane{Capacity: 1})
 	for i := range 8 {
 		q.SetLimit(fmt.Sprint("limit-", i), 1)
@@ -123,7 +123,7 @@ func TestWaitingIsSmall(t *testing.T) {
 			shapes[name](i, &items[i])
 		}
 		before := inUse()
-		q := New(Options{})
+		q := New(0)
 		for _, item := range items {
 			q.Enqueue(item)
 		}

@@ -24,7 +24,7 @@
 // item does not wait behind a less urgent one. An item that returns after a failure keeps its old sequence
 // number.
 //
-// With Options.Ageing one point of priority is worth that much waiting time. Places then do not change over
+// With ageing one point of priority is worth that much waiting time. Places then do not change over
 // time, and every waiting item eventually precedes all items submitted later. An item with several limits
 // starts when they have free places at the same moment; no place is reserved for it.
 //

@@ -51,7 +51,7 @@ var (
 func followsTheRule(t *rapid.T) {
 	ageing := spans.Draw(t, "ageing")
 	m := &machine{
-		Queue: New(Options{Ageing: ageing}), t: t, now: noon, items: map[statefs.ID]Item{},
+		Queue: New(ageing), t: t, now: noon, items: map[statefs.ID]Item{},
 		oracle: oracle{ageing: ageing, lanes: map[string]Lane{}, limits: map[string]int{}, started: map[string][]time.Time{}},
 	}
 	m.setLane("l", Lane{Capacity: 1})

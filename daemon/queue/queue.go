@@ -6,13 +6,6 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// Options are fixed for the life of a queue.
-type Options struct {
-	// Ageing is the waiting time that is worth one point of priority. With 0, the default, only the priority
-	// counts, and low priorities may wait for ever.
-	Ageing time.Duration
-}
-
 // Queue holds all operations that wait to start and all that have started. It is not safe for concurrent use,
 // except that Why, FrontPriority, Heads, Wake, Waiting, Lane, Lanes and Limits only read and may run
 // concurrently with each other.
@@ -28,10 +21,11 @@ type Queue struct {
 	random      uint32
 }
 
-// New makes an empty queue without lanes.
-func New(options Options) *Queue {
+// New makes an empty queue without lanes. ageing is the waiting time that is worth one point of priority; with 0
+// only the priority counts, and low priorities may wait for ever.
+func New(ageing time.Duration) *Queue {
 	return &Queue{
-		ageing:      options.Ageing,
+		ageing:      ageing,
 		lanes:       map[string]*lane{},
 		limits:      map[string]*limit{},
 		keys:        map[string]*key{},

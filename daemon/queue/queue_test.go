@@ -356,7 +356,7 @@ func TestRules(t *testing.T) {
 	for name, text := range all {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := &script{t: t, q: New(Options{}), now: noon}
+			s := &script{t: t, q: New(0), now: noon}
 			for line := range strings.Lines(text) {
 				for step := range strings.SplitSeq(line, ";") {
 					if words := strings.Fields(step); len(words) > 0 {
@@ -373,7 +373,7 @@ func TestRules(t *testing.T) {
 
 func TestLaneStats(t *testing.T) {
 	t.Parallel()
-	q := New(Options{})
+	q := New(0)
 	set := Lane{Capacity: 1, Starts: 1, Per: time.Minute}
 	q.SetLane("l", set)
 	q.SetLimit("x", 3)
@@ -422,7 +422,7 @@ func TestFarAwayTimesAndPriorities(t *testing.T) {
 	const most = int(^uint(0) >> 1)
 	times := []time.Time{{}, noon, time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}
 	for _, ageing := range []time.Duration{0, 1, time.Minute, 1000 * time.Hour} {
-		q := New(Options{Ageing: ageing})
+		q := New(ageing)
 		q.SetLane("l", Lane{Capacity: Unlimited})
 		var items []Item
 		for _, priority := range []int{-most - 1, 0, most} {

@@ -23,7 +23,7 @@ func (s *script) step(words []string) {
 	q, rest := s.q, words[1:]
 	switch words[0] {
 	case "ageing": // DURATION
-		s.q = New(Options{Ageing: s.duration(rest[0])})
+		s.q = New(s.duration(rest[0]))
 	case "at": // TIME
 		s.now = noon.Add(s.duration(rest[0]))
 	case "lane": // NAME CAPACITY [paused] [N/PER] [gap=DURATION]

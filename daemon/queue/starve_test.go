@@ -19,7 +19,7 @@ func TestNobodyStarvesWithAgeing(t *testing.T) {
 		low.KeyOrder = rapid.SampledFrom([]KeyOrder{BySubmit, ByPriority}).Draw(t, "its order")
 		high := rapid.IntRange(1, 5).Draw(t, "high")
 		key := rapid.SampledFrom([]string{"", "k"}).Draw(t, "key of the others")
-		q := New(Options{Ageing: ageing})
+		q := New(ageing)
 		q.SetLane("l", Lane{Capacity: 1})
 		q.Enqueue(low)
 		// One more urgent than it comes, and one starts and ends, each second.

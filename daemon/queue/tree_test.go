@@ -19,7 +19,7 @@ func TestTreesAreShallow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			q, tr := New(Options{}), tree{order: inLane}
+			q, tr := New(0), tree{order: inLane}
 			waiters := make([]waiter, n)
 			for i := range waiters {
 				waiters[i] = waiter{score: place(i), sequence: uint64(i), weight: q.nextWeight()}
