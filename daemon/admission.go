@@ -215,16 +215,7 @@ func (a *admission) syncQueue(op *operation, managed bool) {
 // releaseReservation releases the descriptors reserved for a start: the operation has opened them
 // by now.
 func (a *admission) releaseReservation(id statefs.ID) {
-	a.mu.Lock()
-	a.releaseReservationLocked(id)
-	var wanted []statefs.ID
-	if a.lacksDescriptors {
-		wanted = a.admitReadyLocked()
-	}
-	a.mu.Unlock()
-	if len(wanted) > 0 {
-		a.notify(wanted, statefs.ID{})
-	}
+	a.update(func(*queue.Queue) { a.releaseReservationLocked(id) })
 }
 
 // releaseReservationLocked is releaseReservation with the lock held. It admits nothing.
@@ -508,14 +499,12 @@ func (a *admission) holdStep(op *operation, at *steps.Step) stepPlaces {
 func (a *admission) releaseStep(op *operation, name string) {
 	delete(op.waitingSteps, name)
 	id := op.id().Part(name)
-	a.mu.Lock()
-	delete(a.admitted, id)
-	a.releaseReservationLocked(id)
-	a.notifyReleaseLocked(id)
-	a.queue.Remove(id)
-	wanted := a.admitReadyLocked()
-	a.mu.Unlock()
-	a.notify(wanted, statefs.ID{})
+	a.update(func(q *queue.Queue) {
+		delete(a.admitted, id)
+		a.releaseReservationLocked(id)
+		a.notifyReleaseLocked(id)
+		q.Remove(id)
+	})
 }
 
 // releaseWaitingSteps removes the waiting optional steps of an operation from the queue.

@@ -307,8 +307,7 @@ func retryDelay(r *work.Run, failure error, class catalog.Class, n int) time.Dur
 	}
 	retry := r.Def().Retry
 	if class == catalog.ClassWarn && retry.Initial == 0 {
-		retry.Initial, retry.Factor, retry.Cap, retry.Jitter = warnBackoff.Initial, warnBackoff.Factor,
-			warnBackoff.Cap, warnBackoff.Jitter
+		retry = warnBackoff
 	}
 	return backoff(retry, n, rand.Float64())
 }
@@ -359,10 +358,6 @@ func backoff(r catalog.Retry, n int, lot float64) time.Duration {
 	return time.Duration(wait * (1 - r.Jitter*lot))
 }
 
-// reasonCrashLimit is the prefix of the reason of an operation that waits for a person because its
-// work died too often.
-const reasonCrashLimit = "crash_limit"
-
 // addDeath returns the deaths that count towards a crash limit, the new one last: those within the
 // limit's period, at most limit.Burst of them. A death later than the new one was recorded before
 // the clock was set back, and counts as of now. It is a pure function.
@@ -387,7 +382,7 @@ func (c *core) crashLimitOf(def *catalog.Definition) catalog.CrashLimit {
 }
 
 // crashReason returns the reason for the record of an operation whose crash limit is used up.
-func crashReason(limit catalog.CrashLimit) string { return reasonCrashLimit + ": " + crashText(limit) }
+func crashReason(limit catalog.CrashLimit) string { return "crash_limit: " + crashText(limit) }
 
 func crashText(limit catalog.CrashLimit) string {
 	return fmt.Sprintf("it died %d times within %s", limit.Burst, param.FormatDuration(limit.Within))

@@ -129,12 +129,11 @@ func (c *core) carryOut(op *operation, row statefs.Transition) error {
 // noteTransition updates the operation after its marker was renamed.
 func (c *core) noteTransition(op *operation, cause statefs.Cause) error {
 	from := op.state
-	to, err := op.apply(cause, c.owner.Now())
-	if err != nil {
+	if err := op.rec.Apply(from, cause, c.owner.Now()); err != nil {
 		return err
 	}
-	c.countTransition(op.id(), statefs.Transition{From: from, Cause: cause, To: to})
-	c.enterState(op, to)
+	c.countTransition(op.id(), statefs.Transition{From: from, Cause: cause, To: op.rec.Status})
+	c.enterState(op, op.rec.Status)
 	return nil
 }
 
@@ -190,14 +189,8 @@ func (c *core) dropDoneRequests(op *operation) error {
 	return nil
 }
 
-// drop removes requests for good.
-func (c committer) drop(requests ...statefs.TakenRequest) error {
-	var errs []error
-	for _, t := range requests {
-		errs = append(errs, c.owner.Requests.Drop(t))
-	}
-	return errors.Join(errs...)
-}
+// drop removes a request for good.
+func (c committer) drop(taken statefs.TakenRequest) error { return c.owner.Requests.Drop(taken) }
 
 // syncBatches syncs the records that batch submits have not synced yet. It is called once recovery has restored
 // what a power cut destroyed of them.

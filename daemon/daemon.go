@@ -137,9 +137,8 @@ func New(config Config) (*Daemon, error) {
 	}
 	d.reconcileQueue = newReconcileQueue(d.reconcileID)
 	d.alarms = alarm.New(config.Owner.Now, d.uptime, d.reconcileQueue.enqueue)
-	d.fdBudget.owner = config.Owner
 	d.admission = newAdmission(&config, func(id statefs.ID) { d.reconcileQueue.enqueueNames(id, noNames) }, config.Owner.Now)
-	d.admission.reserve = d.fdBudget.reserveForStart
+	d.admission.reserve = func() (func(), error) { return d.fdBudget.reserve(config.Owner.Descriptors.ForStart) }
 	d.admission.onChange = d.queueChanged
 	config.Owner.SetSubmitListener(submitListener{d.admission, d.core})
 	d.queueQuota.waiting = d.countWaiting

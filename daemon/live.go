@@ -64,7 +64,9 @@ func (o *operations) publishRecord(op *operation) {
 
 // change replaces the snapshot of a managed operation by a changed copy.
 func (o *operations) change(op *operation, change func(*live.Snapshot)) {
-	op.shown = op.shown.With(change)
+	next := *op.shown
+	change(&next)
+	op.shown = &next
 	o.live.Put(op.shown)
 }
 

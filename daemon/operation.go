@@ -153,14 +153,6 @@ func (c *core) snapshot(op *operation) decide.Operation {
 	return o
 }
 
-// apply records a transition from the present state by cause, and returns the new state.
-func (op *operation) apply(cause statefs.Cause, at time.Time) (statefs.State, error) {
-	if err := op.rec.Apply(op.state, cause, at); err != nil {
-		return "", err
-	}
-	return op.rec.Status, nil
-}
-
 // catchUpWithMarker records a transition that only the marker shows: the daemon died between moving
 // the marker and writing the record, or a person moved the marker.
 func (op *operation) catchUpWithMarker(now time.Time) {

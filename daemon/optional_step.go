@@ -107,7 +107,7 @@ func (o *optional) beginOptionalStep(op *operation, def *catalog.Definition, par
 	if !may {
 		return nil // tried again when it may
 	}
-	begun, err := o.starts.fdBudget.reserveForWork()
+	begun, err := o.starts.fdBudget.reserve(o.owner.Descriptors.ForWork)
 	if err != nil {
 		return err
 	}

@@ -93,8 +93,7 @@ func (pb *publisher) publishStep(rec *statefs.Record, step *steps.Step) {
 	if step.ErrorCode != "" {
 		e.Error = &statefs.Fault{Code: step.ErrorCode, Message: step.ErrorMessage}
 	}
-	e.Number, e.Total = 1+slices.IndexFunc(rec.Steps, func(s steps.Step) bool { return s.Name == step.Name }),
-		len(rec.Steps)
+	e.Number, e.Total = stepNumber(rec.Steps, step.Name), len(rec.Steps)
 	e.Run = step.Run // an optional step has a run number of its own
 	pb.config.Events.Publish(e)
 }

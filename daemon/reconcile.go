@@ -384,10 +384,9 @@ func (m *markers) undoMove(op *operation, moved statefs.State) error {
 // acceptMove takes over a marker that has been moved already. The reconcile makes it durable at its
 // end.
 func (rc *reconciler) acceptMove(op *operation, cause statefs.Cause) error {
-	to, err := op.apply(cause, rc.owner.Now())
-	if err != nil {
+	if err := op.rec.Apply(op.state, cause, rc.owner.Now()); err != nil {
 		return err
 	}
-	rc.enterState(op, to)
+	rc.enterState(op, op.rec.Status)
 	return nil
 }

@@ -73,12 +73,7 @@ func stepWork(def *catalog.Definition, name string) (*catalog.Definition, error)
 
 // stepNumber returns the number of a step, from 1.
 func stepNumber(list []steps.Step, name string) int {
-	for i := range list {
-		if list[i].Name == name {
-			return i + 1
-		}
-	}
-	return 0
+	return 1 + slices.IndexFunc(list, func(s steps.Step) bool { return s.Name == name })
 }
 
 // stepLine is the log line with which a step begins.
@@ -231,7 +226,7 @@ func (s *starts) nextStep(op *operation) error {
 // The order is: record with the end and the start, sync, work. So after a crash either the first
 // step ran last, and its end is found again, or the second one may have started.
 func (s *starts) beginNextStep(op *operation, def *catalog.Definition, params catalog.Params, skipped []string) error {
-	begun, err := s.fdBudget.reserveForWork()
+	begun, err := s.fdBudget.reserve(s.owner.Descriptors.ForWork) // the operation holds its places
 	if err != nil {
 		return err
 	}

@@ -50,11 +50,7 @@ func (d *Daemon) Health() api.Health {
 					s.Keeper, s.PID, s.PID), Since: s.Since, Tries: 1})
 		}
 	}
-	select {
-	case <-d.ready:
-		h.Ready = !d.stopping.Load()
-	default:
-	}
+	h.Ready = isClosed(d.ready) && !d.stopping.Load()
 	if gone, is := errors.AsType[*watch.GoneError](d.dir.Check()); is && h.Ready {
 		h.Ready = false
 		d.fail(gone)

@@ -58,13 +58,6 @@ func (s *Snapshot) Next(rec *statefs.Record, state statefs.State) *Snapshot {
 	return next
 }
 
-// With returns a copy of s that change has changed.
-func (s *Snapshot) With(change func(*Snapshot)) *Snapshot {
-	next := *s
-	change(&next)
-	return &next
-}
-
 // RestoreDetails sets what the row does not have in a record that is made again.
 func (s *Snapshot) RestoreDetails(rec *statefs.Record) {
 	var d Details

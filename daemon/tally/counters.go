@@ -96,37 +96,32 @@ func (t *Counters) States() map[statefs.State]int {
 	return out
 }
 
-// Lanes returns the statistics of each lane that ever had an operation, by name, and of all lanes together.
+// Lanes returns the statistics of each lane that ever had an operation, by name, and of all lanes together. It
+// takes time proportional to the number of different seconds since which operations are queued.
 func (t *Counters) Lanes(now time.Time) (lanes []api.LaneStats, all api.LaneStats) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var waited, worked histogram
+	ages, oldest := api.Ages{}, api.Seconds(0)
 	for _, name := range slices.Sorted(maps.Keys(t.lanes)) {
 		l := t.lanes[name]
 		ofWaits, ofWorks := l.waits.recent(now), l.runs.recent(now)
 		waited.add(&ofWaits)
 		worked.add(&ofWorks)
 		lane := laneOf(name, l.states, &ofWaits, &ofWorks)
-		lane.OldestWait, lane.Ages = l.ages(now)
+		lane.Ages = api.Ages{}
+		for second, count := range l.queued {
+			age := max(now.Unix()-second, 0)
+			lane.OldestWait = max(lane.OldestWait, api.Seconds(age))
+			addAge(&lane.Ages, age, count)
+			addAge(&ages, age, count)
+		}
+		oldest = max(oldest, lane.OldestWait)
 		lanes = append(lanes, lane)
 	}
 	all = laneOf("", t.states, &waited, &worked)
-	for i := range lanes {
-		all.OldestWait = max(all.OldestWait, lanes[i].OldestWait)
-		mergeAges(&all.Ages, lanes[i].Ages)
-	}
+	all.OldestWait, all.Ages = oldest, ages
 	return lanes, all
-}
-
-// ages takes time proportional to the number of different seconds since which operations are queued.
-func (l *lane) ages(now time.Time) (oldest api.Seconds, ages api.Ages) {
-	ages = api.Ages{}
-	for second, count := range l.queued {
-		age := max(now.Unix()-second, 0)
-		oldest = max(oldest, api.Seconds(age))
-		addAge(&ages, time.Duration(age)*time.Second, count)
-	}
-	return oldest, ages
 }
 
 func laneOf(name string, states map[statefs.State]int, waited, worked *histogram) api.LaneStats {

@@ -2,6 +2,7 @@ package tally
 
 import (
 	"math"
+	"math/bits"
 	"time"
 
 	"github.com/jobdir/jobdir/statefs/api"
@@ -11,11 +12,9 @@ func seconds(d time.Duration) api.Seconds {
 	return api.Seconds(math.Round(float64(d)/float64(time.Millisecond)) / 1000)
 }
 
-func addAge(a *api.Ages, age time.Duration, count int) {
-	at := 0
-	for limit := time.Second; age >= limit && at < maxBuckets-1; at++ {
-		limit *= 2
-	}
+// addAge counts operations in the bucket of an age in seconds, whose limits are powers of two.
+func addAge(a *api.Ages, age int64, count int) {
+	at := min(bits.Len64(uint64(age)), maxBuckets-1)
 	for len(*a) <= at {
 		*a = append(*a, api.Bucket{Below: api.Seconds(math.Pow(2, float64(len(*a))))})
 	}
@@ -24,15 +23,3 @@ func addAge(a *api.Ages, age time.Duration, count int) {
 
 // maxBuckets bounds the histogram: the last bucket holds all longer durations, which are years.
 const maxBuckets = 30
-
-func mergeAges(a *api.Ages, other api.Ages) {
-	if *a == nil {
-		*a = api.Ages{}
-	}
-	for i, b := range other {
-		if len(*a) <= i {
-			*a = append(*a, api.Bucket{Below: b.Below})
-		}
-		(*a)[i].Count += b.Count
-	}
-}
