@@ -465,9 +465,6 @@ func (a *admission) tryAdmitStep(op *operation, at *steps.Step) (p stepPlaces, m
 	if _, ok := a.queue.Held(item.ID); !ok {
 		if _, waits := a.queue.Why(item.ID, a.now()); !waits {
 			a.queue.Enqueue(item)
-			if op.waitingSteps == nil {
-				op.waitingSteps = make(map[string]bool)
-			}
 			op.waitingSteps[at.Name] = true
 		}
 	}

@@ -243,7 +243,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 		case <-strayFiles:
 			strayFiles, settled = nil, time.After(settleTime)
 		case <-settled:
-			strayFiles, settled = d.strayFiles.came, nil // one that came since settles by itself
+			strayFiles, settled = d.strayFiles.came, nil // a file that came since settles by itself
 			d.sweepAndLog(ctx)
 		case err := <-d.fatal:
 			return err

@@ -26,7 +26,7 @@ import (
 type expected struct {
 	announced map[statefs.ID]*submitList // nil for an operation that is announced alone
 	// foreign holds operations of other processes that an event reported. foreignOrder lists them by number,
-	// lowest first; one that is no longer in foreign is dropped when it comes to the front.
+	// lowest first; an ID that is no longer in foreign is dropped when it comes to the front.
 	foreign      map[statefs.ID]bool
 	foreignOrder []statefs.ID
 	// blocked holds the operations that are entered and wait for others.

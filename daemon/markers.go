@@ -390,12 +390,7 @@ func (m *markers) findMarker(op *operation, listing statefs.Listing) (string, bo
 			return e.File, true, nil
 		}
 	}
-	folder, err := os.Open(m.owner.JobsDir())
-	if err != nil {
-		return "", false, err
-	}
-	defer func() { _ = folder.Close() }() // opened for reading
-	entries, err := folder.ReadDir(-1)
+	entries, err := os.ReadDir(m.owner.JobsDir())
 	if err != nil {
 		return "", false, err
 	}

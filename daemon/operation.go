@@ -120,7 +120,10 @@ func newOperation(rec *statefs.Record) *operation {
 
 // newActiveState returns the state of an operation whose record is fully published.
 func newActiveState(rec *statefs.Record) *activeState {
-	a := &activeState{rec: rec, awaiting: make(map[decide.Effect]*request)}
+	a := &activeState{
+		rec: rec, awaiting: make(map[decide.Effect]*request), optionalSteps: make(map[string]*optionalStep),
+		waitingSteps: make(map[string]bool),
+	}
 	if n := len(rec.Transitions); n > 0 {
 		a.published = rec.Transitions[n-1] // published when it was made
 	}

@@ -207,9 +207,6 @@ func (o *optional) newOptionalStep(op *operation, def *catalog.Definition, param
 }
 
 func (o *optional) startOptionalStep(op *operation, s *optionalStep) {
-	if op.optionalSteps == nil {
-		op.optionalSteps = make(map[string]*optionalStep)
-	}
 	op.optionalSteps[s.run.StepName()] = s
 	s.run.Start(&o.starts.runs)
 }

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/daemon/acts"
@@ -87,12 +86,15 @@ func (a *stepAction) bySuffix() string {
 	return " by " + a.args.By
 }
 
-// recordEntry is the entry of the record about the request.
-func (a *stepAction) recordEntry(now time.Time) steps.ActionRecord {
-	return steps.ActionRecord{
-		Action: string(a.Action), Step: a.target, By: a.args.By, At: now,
+// recordWith returns a copy of the record of an operation with an entry about a request.
+func (q *requests) recordWith(op *operation, a *stepAction) *statefs.Record {
+	rec := *op.rec
+	rec.Steps, rec.Corrected = steps.Clone(rec.Steps), maps.Clone(rec.Corrected)
+	rec.ActionRecords = append(slices.Clone(rec.ActionRecords), steps.ActionRecord{
+		Action: string(a.Action), Step: a.target, By: a.args.By, At: q.owner.Now(),
 		RequestedAt: a.At.At, Reason: a.args.Reason, Values: a.args.Values,
-	}
+	})
+	return &rec
 }
 
 // applyAction makes a request durable in the record, then renames the marker; without a cause the
@@ -101,11 +103,8 @@ func (q *requests) applyAction(op *operation, a *stepAction, line string, change
 	cause statefs.Cause,
 ) error {
 	before := op.rec
-	rec := *before
-	rec.Steps, rec.Corrected = steps.Clone(rec.Steps), maps.Clone(rec.Corrected)
-	rec.ActionRecords = append(slices.Clone(rec.ActionRecords), a.recordEntry(q.owner.Now()))
-	change(&rec)
-	op.rec = &rec
+	op.rec = q.recordWith(op, a)
+	change(op.rec)
 	if err := q.persistAction(op, cause); err != nil {
 		op.rec = before
 		return err
@@ -252,9 +251,7 @@ func (q *requests) approve(op *operation, a *stepAction) error {
 // carried out again.
 func (q *requests) reject(op *operation, a *stepAction) error {
 	now := q.owner.Now()
-	rec := *op.rec
-	rec.Steps = steps.Clone(rec.Steps)
-	rec.ActionRecords = append(slices.Clone(rec.ActionRecords), a.recordEntry(q.owner.Now()))
+	rec := q.recordWith(op, a)
 	message := fmt.Sprintf("step %s is rejected%s", a.target, a.bySuffix())
 	if a.args.Reason != "" {
 		message += ": " + a.args.Reason
@@ -264,6 +261,6 @@ func (q *requests) reject(op *operation, a *stepAction) error {
 	s.ErrorCode, s.ErrorMessage, s.EndedAt = "rejected", message, &now
 	_ = s.Apply(steps.CauseReject) // it is pending
 	q.logLine(op, "  "+capitalize(stream.Printable(message))+".")
-	op.rec = &rec
+	op.rec = rec
 	return q.ends.endWork(op, a.request, decide.Answer{Effect: decide.EndWork, Cause: statefs.CauseReject})
 }
