@@ -47,9 +47,10 @@
 // # Complexity
 //
 // With n waiting items, c classes in use and l lines of a key (at most c): Enqueue, Hold and Remove take
-// O(c + l log n), Next O(c + l log n) for each start and O(c) without one, Wake O(c), Why O(l log n) plus the
-// limits of the item. Statistics of all lanes are linear in the number of lanes. A waiting item takes about
-// 160 bytes, and 180 more if it is the only one of its key; the texts of ID and key belong to the caller.
+// O(c + l log n), and the release of a held item is linear in the items held in its lane and limits. Next takes
+// O(c + l log n) for each start and O(c) without one, Wake O(c), Why O(l log n) plus the limits of the item.
+// Statistics of all lanes are linear in the number of lanes. A waiting item takes about 160 bytes, and 200 more
+// if it is the only one of its key; the texts of ID and key belong to the caller.
 //
 // # Errors
 //

@@ -1,7 +1,7 @@
 package queue
 
 import (
-	"container/list"
+	"slices"
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
@@ -9,11 +9,9 @@ import (
 
 // hold is an item that is held: it occupies places in a lane and in limits, and its key.
 type hold struct {
-	id     statefs.ID
-	class  *class
-	key    *key            // nil: none
-	next   *hold           // of the same key
-	places []*list.Element // in the lane, then in the limits of the class
+	id    statefs.ID
+	class *class
+	key   *key // nil: none
 	// start is the waiter that Next has started, and at the time of that; see UndoStart. nil if Hold made the
 	// hold or confirmed the start.
 	start *waiter
@@ -22,38 +20,30 @@ type hold struct {
 
 // take makes an item held, even without a free place.
 func (q *Queue) take(id statefs.ID, c *class, k *key) *hold {
-	h := &hold{id: id, class: c, key: k, places: make([]*list.Element, 0, 1+len(c.limits))}
+	h := &hold{id: id, class: c, key: k}
 	q.held[id] = h
 	c.held++
-	h.places = append(h.places, c.lane.holders.PushBack(h))
+	c.lane.holders = append(c.lane.holders, h)
 	for _, limit := range c.limits {
-		h.places = append(h.places, limit.holders.PushBack(h))
+		limit.holders = append(limit.holders, h)
 	}
-	if k == nil {
-		return h
+	if k != nil {
+		k.holders = append(k.holders, h)
+		k.settle()
 	}
-	at := &k.holders
-	for *at != nil {
-		at = &(*at).next
-	}
-	*at = h
-	k.settle()
 	return h
 }
 
 // release frees everything that an item holds.
 func (q *Queue) release(h *hold) {
+	same := func(o *hold) bool { return o == h }
 	delete(q.held, h.id)
-	h.class.lane.holders.Remove(h.places[0])
-	for i, limit := range h.class.limits {
-		limit.holders.Remove(h.places[1+i])
+	h.class.lane.holders = slices.DeleteFunc(h.class.lane.holders, same)
+	for _, limit := range h.class.limits {
+		limit.holders = slices.DeleteFunc(limit.holders, same)
 	}
 	if k := h.key; k != nil {
-		at := &k.holders
-		for *at != h {
-			at = &(*at).next
-		}
-		*at = h.next
+		k.holders = slices.DeleteFunc(k.holders, same)
 		k.settle()
 		q.forgetKey(k)
 	}

@@ -10,7 +10,7 @@ type key struct {
 	name        string
 	lines       *line            // one for each class in which an item waits for the key
 	turnKeepers tree             // items that keep their turn without waiting, in order of submit
-	holders     *hold            // several only by Hold; the longest holder first
+	holders     []*hold          // several only by Hold; the longest holder first
 	best        *waiter          // the most urgent waiter, whose place counts for all
 	first       *waiter          // the item whose turn it is, unless that depends on which may start
 	orders      [keyOrders]int32 // how many waiters and turn keepers have each order
@@ -137,7 +137,7 @@ func (k *key) settle() {
 	}
 	for l := k.lines; l != nil; l = l.next {
 		switch {
-		case k.holders != nil, strict && k.first.line != l:
+		case len(k.holders) > 0, strict && k.first.line != l:
 			l.withdraw()
 		case l.at == notInHeap:
 			heap.Push(&l.class.lines, l)

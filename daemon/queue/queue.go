@@ -226,7 +226,7 @@ func (q *Queue) key(name string) *key {
 }
 
 func (q *Queue) forgetKey(k *key) {
-	if k.lines == nil && k.holders == nil && k.turnKeepers.root == nil {
+	if k.lines == nil && len(k.holders) == 0 && k.turnKeepers.root == nil {
 		delete(q.keys, k.name)
 	}
 }

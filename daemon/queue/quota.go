@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"container/list"
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
@@ -24,19 +23,17 @@ type quota struct {
 	name     string
 	known    bool
 	capacity int
-	holders  list.List // of *hold, longest holder first; its length is the number of occupied places
+	holders  []*hold // longest holder first; its length is the number of occupied places
 }
 
-func (r *quota) full() bool { return r.capacity >= 0 && r.holders.Len() >= r.capacity }
+func (r *quota) full() bool { return r.capacity >= 0 && len(r.holders) >= r.capacity }
 
 // longestHolder returns the item that has held a place longest; the zero ID if no item does.
 func (r *quota) longestHolder() statefs.ID {
-	if e := r.holders.Front(); e != nil {
-		if h, ok := e.Value.(*hold); ok {
-			return h.id
-		}
+	if len(r.holders) == 0 {
+		return statefs.ID{}
 	}
-	return statefs.ID{}
+	return r.holders[0].id
 }
 
 type lane struct {

@@ -37,7 +37,7 @@ func (q *Queue) Lane(name string, now time.Time) (LaneStats, bool) {
 	if l == nil {
 		return LaneStats{}, false
 	}
-	s := LaneStats{Name: l.name, Known: l.known, Lane: l.set, Running: l.holders.Len(), Waiting: l.waiting.size()}
+	s := LaneStats{Name: l.name, Known: l.known, Lane: l.set, Running: len(l.holders), Waiting: l.waiting.size()}
 	if w := l.waiting.least(); w != nil {
 		s.Oldest = timeOf(w.since)
 	}
@@ -63,7 +63,7 @@ func (q *Queue) Limits() []statefs.LimitStatus {
 	all := make([]statefs.LimitStatus, 0, len(q.limits))
 	for _, l := range q.limits {
 		all = append(all, statefs.LimitStatus{
-			Name: l.name, Known: l.known, Capacity: statefs.LaneCapacityOf(l.capacity), Running: l.holders.Len(),
+			Name: l.name, Known: l.known, Capacity: statefs.LaneCapacityOf(l.capacity), Running: len(l.holders),
 		})
 	}
 	slices.SortFunc(all, func(a, b statefs.LimitStatus) int { return cmp.Compare(a.Name, b.Name) })

@@ -33,8 +33,8 @@ func (q *Queue) Why(id statefs.ID, now time.Time) (statefs.Waiting, bool) {
 	case statefs.WaitsForRate:
 		why.Until = &hindered.until
 	case statefs.WaitsToStart:
-		if k := w.line.key; k != nil && k.holders != nil {
-			why.Reason, why.HeldBy = statefs.WaitsForKey, k.holders.id
+		if k := w.line.key; k != nil && len(k.holders) > 0 {
+			why.Reason, why.HeldBy = statefs.WaitsForKey, k.holders[0].id
 		} else if k != nil {
 			if first := k.turn(now); first != w {
 				why.Reason, why.HeldBy = statefs.WaitsForKey, first.id

@@ -196,13 +196,13 @@ var mutants = []mutant{
 		"TestTrailingMarkerThatIsRemovedMeanwhile", "./daemon", false,
 	},
 	{
-		"a lane starts one more than it has room for", "daemon/queue/quota.go", "r.holders.Len() >= r.capacity",
-		"r.holders.Len() > r.capacity",
+		"a lane starts one more than it has room for", "daemon/queue/quota.go", "len(r.holders) >= r.capacity",
+		"len(r.holders) > r.capacity",
 		"TestRules|TestQueueFollowsTheRule", "./daemon/queue", false,
 	},
 	{
 		"a key that is held is offered", "daemon/queue/key.go",
-		"\t\tcase k.holders != nil, strict && k.first.line != l:\n\t\t\tl.withdraw()\n",
+		"\t\tcase len(k.holders) > 0, strict && k.first.line != l:\n\t\t\tl.withdraw()\n",
 		"\t\tcase strict && k.first.line != l:\n\t\t\tl.withdraw()\n",
 		"TestRules|TestQueueFollowsTheRule", "./daemon/queue", false,
 	},
