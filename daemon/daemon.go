@@ -24,9 +24,6 @@ import (
 	"github.com/jobdir/jobdir/statefs/watch"
 )
 
-// DefaultSweepInterval is the time between two sweeps.
-const DefaultSweepInterval = 60 * time.Second
-
 // Config configures a daemon. Owner, Catalog, History and Intake are required; every other field has a default.
 type Config struct {
 	// Owner is the storage directory with its lock held. The daemon does not release the lock.
@@ -91,7 +88,7 @@ func (c *Config) setDefaults() error {
 	}
 	c.CrashLimit = c.CrashLimit.Or(catalog.DefaultCrashLimit)
 	if c.SweepInterval == 0 {
-		c.SweepInterval = DefaultSweepInterval
+		c.SweepInterval = time.Minute
 	}
 	if c.Grace < 0 || c.SweepInterval < 0 || c.StallAfter < 0 {
 		return errors.New("daemon: Grace, SweepInterval and StallAfter must not be negative")

@@ -32,7 +32,7 @@
 //
 //	Queue ── lane "cookie"   capacity 1, holders, rate; tree of its waiters by place: positions, the oldest
 //	   │        ├── class {}           same lane, same limits: what blocks one item blocks all
-//	   │        │     ├── line of items without a key: a tree in order of submit that knows the best place in it
+//	   │        │     ├── line of items without a key: a tree by place
 //	   │        │     └── heap of key lines, by the place of the most urgent of the key; only lines that may have the turn
 //	   │        └── class {yt-dlp}
 //	   ├── limit "yt-dlp"   capacity 1, holders
@@ -48,7 +48,7 @@
 //
 // With n waiting items, c classes in use and l lines of a key (at most c): Enqueue, Hold and Remove take
 // O(c + l log n), and the release of a held item is linear in the items held in its lane and limits. Next takes
-// O(c + l log n) for each start and O(c) without one, Wake O(c), Why O(l log n) plus the limits of the item.
+// O((c + l) log n), Wake O(c), Why O(l log n) plus the limits of the item.
 // Statistics of all lanes are linear in the number of lanes. A waiting item takes about 160 bytes, and 200 more
 // if it is the only one of its key; the texts of ID and key belong to the caller.
 //

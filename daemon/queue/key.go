@@ -21,7 +21,7 @@ type line struct {
 	key     *key // nil: no key
 	class   *class
 	next    *line // of the same key, in another class
-	waiting tree  // in order of submit
+	waiting tree  // in order of submit; without a key by place
 	at      int   // index in the heap of its class
 }
 
@@ -31,7 +31,7 @@ const notInHeap = -1
 // best returns the waiter whose place counts for the line.
 func (l *line) best() *waiter {
 	if l.key == nil {
-		return l.waiting.least()
+		return l.waiting.first()
 	}
 	return l.key.best
 }
@@ -39,7 +39,7 @@ func (l *line) best() *waiter {
 // head returns the item of the line whose turn it is.
 func (l *line) head() *waiter {
 	if l.key == nil {
-		return l.waiting.least()
+		return l.waiting.first()
 	}
 	return l.key.head(&l.waiting)
 }

@@ -14,7 +14,7 @@ type order uint8
 const (
 	inLane order = iota // by place; the least has waited longest
 	inKey               // by submit; the least is the most urgent
-	inFree              // by submit; the least has the best place
+	inFree              // by place; the least is the most urgent
 )
 
 // links are the links of a waiter in a tree.
@@ -34,22 +34,18 @@ func (o order) of(n *waiter) *links {
 
 // before is the order of the tree. It is total, so a search leads to exactly one waiter.
 func (o order) before(a, b *waiter) bool {
-	if o == inLane {
-		return a.before(b)
+	if o == inKey {
+		return a.turnBefore(b)
 	}
-	return a.turnBefore(b)
+	return a.before(b)
 }
 
 // less is the second order.
 func (o order) less(a, b *waiter) bool {
-	switch o {
-	case inLane:
+	if o == inLane {
 		return a.since < b.since
-	case inKey:
-		return a.moreUrgent(b)
-	case inFree:
 	}
-	return a.before(b)
+	return a.moreUrgent(b)
 }
 
 // insert adds w, which must not be in a tree of this order.

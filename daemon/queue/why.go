@@ -80,7 +80,7 @@ func (q *Queue) Heads() (ids []statefs.ID) {
 			continue
 		}
 		add(c.lane.waiting.first())
-		add(c.free.waiting.least())
+		add(c.free.waiting.first())
 		if len(c.lines) > 0 {
 			add(c.lines[0].head())
 		}
