@@ -101,11 +101,12 @@ func (rv *recovery) recoverLost(ctx context.Context, listing statefs.Listing, pr
 	if err != nil {
 		return nil, err
 	}
-	lost, back, err := confirmLost(ctx, rv.owner, append(lost, misnamed...))
+	lost = append(lost, misnamed...)
+	still, err := confirmLost(ctx, rv.owner, lost)
 	if err != nil {
 		return nil, err
 	}
-	return append(lost, back...), rv.settleLost(lost, listing, len(present)) //nolint:contextcheck // must complete
+	return lost, rv.settleLost(still, listing, len(present)) //nolint:contextcheck // must complete
 }
 
 // endStrays ends processes that commands of this storage have left and that no living keeper holds,
@@ -193,32 +194,29 @@ func (rv *recovery) addUnlisted(present map[statefs.ID]bool) {
 }
 
 // confirmLost checks again after missingMarkerGrace, and returns the records whose marker is still
-// missing and those whose marker is back. A process that is submitting may have written the record
-// and not yet the marker.
+// missing. A process that is submitting may have written the record and not yet the marker.
 func confirmLost(ctx context.Context, owner *statefs.Owner, lost []*statefs.Record,
-) (still, back []*statefs.Record, err error) {
+) (still []*statefs.Record, err error) {
 	if len(lost) == 0 {
-		return nil, nil, nil
+		return nil, nil
 	}
 	timer := time.NewTimer(missingMarkerGrace)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
-		return nil, nil, context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
 	for _, rec := range lost {
 		sight, err := owner.ObserveAll(rec.ID)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		if len(sight.States) > 0 {
-			back = append(back, rec)
-			continue
+		if len(sight.States) == 0 {
+			still = append(still, rec)
 		}
-		still = append(still, rec)
 	}
-	return still, back, nil
+	return still, nil
 }
 
 // markerOf returns the state that the marker of a record must have; a terminal state means no

@@ -155,7 +155,7 @@ func (s *starts) advanceQueued(op *operation) (elsewhere bool, err error) {
 	}
 	move, skipped, err := s.passSkippedSteps(op, def, params)
 	if err != nil {
-		return true, s.failStep(op, err)
+		return true, s.leaveStepToPerson(op, err, "manual")
 	}
 	if len(skipped) > 0 {
 		noteMilestone(op.rec, def)
@@ -191,7 +191,7 @@ func (s *starts) nextStep(op *operation) error {
 		move, skipped, err = s.passSkippedSteps(op, def, params)
 	}
 	if err != nil {
-		return s.failStep(op, err)
+		return s.leaveStepToPerson(op, err, "manual")
 	}
 	noteMilestone(op.rec, def)
 	nextLane, nextLimits := op.rec.LaneAndLimits()
@@ -249,7 +249,7 @@ func (s *starts) beginNextStep(op *operation, def *catalog.Definition, params ca
 	at := rec.CurrentStep()
 	task, err := stepWork(def, at.Name)
 	if err != nil {
-		return s.failStep(op, err)
+		return s.leaveStepToPerson(op, err, "manual")
 	}
 	return s.beginRun(op, task, params, begun)
 }
@@ -276,16 +276,11 @@ func (s *starts) beginRun(op *operation, def *catalog.Definition, params catalog
 // failStart ends an operation whose work cannot be started, or leaves its step to a person.
 func (s *starts) failStart(op *operation, err error) error {
 	if op.rec.CurrentStep() != nil {
-		return s.failStep(op, &work.Error{Code: "start_failed", Err: err})
+		return s.leaveStepToPerson(op, &work.Error{Code: "start_failed", Err: err}, "manual")
 	}
 	s.logLine(op, "  Cannot start: "+err.Error())
 	op.rec.Error = &statefs.Fault{Code: "start_failed", Message: err.Error()}
 	return s.ends.finishAs(op, statefs.CauseFailed)
-}
-
-// failStep leaves a step that cannot be started to a person.
-func (s *starts) failStep(op *operation, err error) error {
-	return s.leaveStepToPerson(op, err, "manual")
 }
 
 // leaveStepToPerson leaves a step to a person, and records the reason.

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"cmp"
 	"time"
 	"unique"
 
@@ -60,9 +61,6 @@ func (s *Snapshot) Next(rec *statefs.Record, state statefs.State) *Snapshot {
 
 // RestoreDetails sets what the row does not have in a record that is made again.
 func (s *Snapshot) RestoreDetails(rec *statefs.Record) {
-	var d Details
-	if s.Details != nil {
-		d = *s.Details
-	}
+	d := cmp.Or(s.Details, new(Details))
 	rec.Priority, rec.NotBefore, rec.IdempotencyKey = d.Priority, d.NotBefore, d.IdempotencyKey
 }
