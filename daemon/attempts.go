@@ -33,14 +33,23 @@ type attemptOutcome struct {
 	deaths, burst         int  // deaths counted for the crash limit, including this one, and the limit
 }
 
-// addDeath sets the deaths of the outcome to those in before and, if the run died and counts, its
-// own, and returns them.
-func (a *attemptOutcome) addDeath(before []time.Time, at time.Time, limit catalog.CrashLimit) []time.Time {
-	if isDeath(a.code) && a.class != catalog.ClassWarn && !a.uncounted {
-		before = addDeath(before, at, limit)
+// count adds a run of def that failed or was cut off to the counts of its operation or step, and completes the
+// outcome with them.
+func (a *attemptOutcome) count(def *catalog.Definition, limit catalog.CrashLimit, began, ended time.Time,
+	attempts, backoff *int, diedAt *[]time.Time,
+) {
+	a.restart, a.maxAttempts = def.Restart(), def.Retry.MaxAttempts
+	if ended.Sub(began) > limit.Within {
+		*backoff = 0
 	}
-	a.deaths, a.burst = len(before), limit.Burst
-	return before
+	if isDeath(a.code) && a.class != catalog.ClassWarn && !a.uncounted {
+		*diedAt = addDeath(*diedAt, ended, limit)
+	}
+	a.deaths, a.burst = len(*diedAt), limit.Burst
+	if a.isAttempt() {
+		*attempts++
+	}
+	a.attempts = *attempts
 }
 
 // usesRestartRule reports whether the job's restart rule decides instead of its retry rule: the
@@ -95,20 +104,11 @@ func (f *finisher) noteFailedAttempt(op *operation, err error, partial bool) (st
 	uncounted := r.CutOffWhilePaused(rec.Error.Code) // classOf may change the code
 	class := classOf(r, rec, err)
 	limit, at := f.crashLimitOf(r.Def()), r.Outcome().EndedAt(new(time.Time), f.owner.Now())
-	a := attemptOutcome{
-		code: rec.Error.Code, class: class, restart: r.Def().Restart(), maxAttempts: r.Def().Retry.MaxAttempts,
-		partial: partial, uncounted: uncounted,
-	}
-	if at.Sub(runStartedAt(rec)) > limit.Within {
-		rec.Backoff = 0
-	}
-	rec.DiedAt = a.addDeath(rec.DiedAt, at, limit)
-	if a.isAttempt() {
-		rec.Attempts++
-	} else if a.class == catalog.ClassWarn {
+	a := attemptOutcome{code: rec.Error.Code, class: class, partial: partial, uncounted: uncounted}
+	a.count(r.Def(), limit, runStartedAt(rec), at, &rec.Attempts, &rec.Backoff, &rec.DiedAt)
+	if !a.isAttempt() && a.class == catalog.ClassWarn {
 		rec.Warnings++
 	}
-	a.attempts = rec.Attempts
 	cause := a.nextCause()
 	var said string
 	switch {

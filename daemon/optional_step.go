@@ -433,16 +433,11 @@ func (o *optional) failOptionalStep(rec *statefs.Record, at *steps.Step, s *opti
 // noteOptionalAttempt records in an optional step that its run failed or was cut off, and completes
 // the outcome of the attempt.
 func (o *optional) noteOptionalAttempt(at *steps.Step, def *catalog.Definition, a *attemptOutcome, ended time.Time) {
-	limit := o.crashLimitOf(def)
-	a.restart, a.maxAttempts = def.Restart(), def.Retry.MaxAttempts
-	if at.StartedAt != nil && ended.Sub(*at.StartedAt) > limit.Within {
-		at.Backoff = 0
+	began := ended
+	if at.StartedAt != nil {
+		began = *at.StartedAt
 	}
-	at.DiedAt = a.addDeath(at.DiedAt, ended, limit)
-	if a.isAttempt() {
-		at.Attempts++
-	}
-	a.attempts = at.Attempts
+	a.count(def, o.crashLimitOf(def), began, ended, &at.Attempts, &at.Backoff, &at.DiedAt)
 	if (a.isAttempt() || a.class == catalog.ClassWarn) && a.nextCause() != statefs.CauseDone {
 		at.RedoFrom = at.Run + 1
 	}

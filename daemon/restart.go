@@ -21,17 +21,9 @@ func (f *finisher) handleCutOff(op *operation) error {
 	cause := statefs.CauseRescued
 	if def, _, err := f.currentWork(rec); err == nil { // without a definition the start fails and reports it
 		now, limit := f.owner.Now(), f.crashLimitOf(def)
-		if now.Sub(runStartedAt(rec)) > limit.Within {
-			rec.Backoff = 0
-		}
-		a := attemptOutcome{
-			code: work.CodeCutOff, restart: def.Restart(), attempts: rec.Attempts, maxAttempts: def.Retry.MaxAttempts,
-			uncounted: op.wasPaused(),
-		}
-		rec.DiedAt = a.addDeath(rec.DiedAt, now, limit)
+		a := attemptOutcome{code: work.CodeCutOff, uncounted: op.wasPaused()}
+		a.count(def, limit, runStartedAt(rec), now, &rec.Attempts, &rec.Backoff, &rec.DiedAt)
 		if a.isAttempt() {
-			rec.Attempts++
-			a.attempts = rec.Attempts
 			addFailedAttempt(rec, statefs.FailedAttempt{
 				Run: runNumber(rec), Step: currentStepName(rec), Code: work.CodeCutOff,
 				Message: f.optional.cutOffMessage(rec.ID, def, rec.CurrentStep(), cutOffText), At: now,
