@@ -80,7 +80,7 @@ type waitFollowers struct {
 	mu   sync.Mutex
 	byID map[statefs.ID]*followedOperation
 	// firstChanged holds heads whose next reconcile must publish their waiting reason.
-	firstChanged map[statefs.ID]struct{}
+	firstChanged lockedMap[statefs.ID, bool]
 
 	compareFollowed, compareFirst *time.Timer // the timers of the next comparison; nil if none is due
 }
@@ -204,8 +204,7 @@ func (w *waitFollowers) setWaiting(id statefs.ID, waits bool) {
 func (w *waitFollowers) wantedReason(id statefs.ID) (tell, say bool, said fingerprint) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_, tell = w.firstChanged[id]
-	delete(w.firstChanged, id)
+	tell = w.firstChanged.take(id)
 	if f := w.byID[id]; f != nil {
 		return true, f.streams > 0, f.logged
 	}
@@ -336,12 +335,7 @@ func (wt *waits) checkFirst() {
 			op.publishedReason.CompareAndSwap(told, now) {
 			continue
 		}
-		w.mu.Lock()
-		if w.firstChanged == nil {
-			w.firstChanged = make(map[statefs.ID]struct{})
-		}
-		w.firstChanged[id] = struct{}{}
-		w.mu.Unlock()
+		w.firstChanged.set(id, true)
 		wt.reconcileQueue.enqueue(id)
 	}
 }

@@ -31,7 +31,7 @@ func (t *Table[Op]) Add(op Op, s *Snapshot) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.entries == nil {
-		t.entries = make(map[statefs.ID]entry[Op])
+		t.entries, t.children = make(map[statefs.ID]entry[Op]), make(map[statefs.ID]map[statefs.ID]struct{})
 	}
 	t.replace(t.entries[s.ID].Snapshot, s)
 	t.entries[s.ID] = entry[Op]{op: op, Snapshot: s}
@@ -127,9 +127,6 @@ func (t *Table[Op]) setChild(s *Snapshot, add bool) {
 			continue
 		}
 		if of == nil {
-			if t.children == nil {
-				t.children = make(map[statefs.ID]map[statefs.ID]struct{})
-			}
 			of = make(map[statefs.ID]struct{})
 			t.children[parent] = of
 		}
