@@ -144,7 +144,7 @@ func (l *reconcileQueue) addTo(changed map[statefs.ID]statefs.NameSet) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for id, w := range l.pending {
-		if w.state != reconcileQueued {
+		if w.running {
 			w.names = statefs.AllNames
 		}
 		changed[id] |= w.names
