@@ -14,9 +14,9 @@ func (d *Definition) Hints() Problems { return d.hints }
 // settings are the settings of a job, or of one step with those of the job as defaults.
 type settings struct {
 	*Definition
-	job  *Definition // the job of a step, nil for a job
-	step *Step       // nil for a job
-	at   func(key string) *yamlfile.Node
+	job  *Definition               // the job of a step, nil for a job
+	step *Step                     // nil for a job
+	at   map[string]*yamlfile.Node // the keys by name
 }
 
 // ineffective are the settings without effect: where applies holds, the key has none. A row with a code is about
@@ -186,7 +186,7 @@ var ineffective = []struct {
 // noteIneffective adds a hint for each setting without effect.
 func (j *jobDecoder) noteIneffective(s settings) {
 	for _, row := range ineffective {
-		k := s.at(row.key)
+		k := s.at[row.key]
 		if k == nil || row.code != "" && !s.classifies(row.code) || !row.applies(s) {
 			continue
 		}

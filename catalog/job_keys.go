@@ -15,7 +15,7 @@ var jobKeys = table{
 			"jobs cannot share one."),
 	row("name", inJob, "it is required", custom("name", nameSchema, readName),
 		"Second part of the job's address GROUP/NAME."),
-	row("name", inStep|inGate, "it is required", ofStep("name", `"$ref": "#/$defs/stepName"`, readStepName),
+	row("name", inStep|inGate, "it is required", custom("name", `"$ref": "#/$defs/stepName"`, readStepName),
 		"Its name, unique in the job."),
 	row("summary", inBoth|inGate, "",
 		held(func(d *Definition) *string { return &d.Summary }, "text", `"type": "string"`, readSummary),
@@ -25,7 +25,7 @@ var jobKeys = table{
 			"variable JOBDIR_PARAM_NAME, the name in capitals. No two names may differ by case alone."),
 	row("tags", inJob, "", custom("list of texts", tagsSchema, readTags),
 		"Words to find operations by."),
-	row("needs", inStep|inGate, "none", ofStep("list of steps", `"$ref": "#/$defs/stepNames"`, readNeeds),
+	row("needs", inStep|inGate, "none", custom("list of steps", `"$ref": "#/$defs/stepNames"`, readNeeds),
 		"Steps that are done before it begins; a required step cannot need an optional one."),
 	row("optional", inStep|inGate, "", boolean(func(s *Step) *bool { return &s.Optional }),
 		"Whether it runs beside and after the required steps. It never blocks, delays or fails the operation; when it "+
@@ -33,17 +33,17 @@ var jobKeys = table{
 	row("approve", inStep|inGate, "", boolean(func(s *Step) *bool { return &s.Approve }),
 		"Whether a person has to approve before it begins. With it a step needs no work: it is a gate and nothing else."),
 	row("when", inStep|inGate, "it always runs",
-		ofStep("expression", `"type": "string", "pattern": "\\S", "maxLength": 1000`, readWhen),
+		custom("expression", `"type": "string", "pattern": "\\S", "maxLength": 1000`, readWhen),
 		"A condition. If it is false the step is skipped, and the steps that need it go on. It knows params.NAME, "+
 			"steps.NAME.outputs.NAME, steps.NAME.status (succeeded or skipped) and id, compared with == != < > <= >= in "+
 			"contains startsWith endsWith matches, joined by and, or, not, with + - * / % ?? and len, lower, upper, trim, "+
 			"int, float. What has no value is nil."),
-	row("milestone", inStep|inGate, "", ofStep("name", `"$ref": "#/$defs/milestone"`, readMilestone),
+	row("milestone", inStep|inGate, "", custom("name", `"$ref": "#/$defs/milestone"`, readMilestone),
 		"The phase of the operation once the step is done."),
 	row("dir", inBoth, "the daemon's working directory",
 		held(func(d *Definition) *string { return &d.Dir }, "path", `"type": "string", "minLength": 1`, (*jobDecoder).path),
 		"Folder in which commands run and where relative paths of items begin. May hold ${params.NAME} and ${id}."),
-	row("env", inBoth, "", inherited(custom("mapping of names to texts", envSchema, readEnv), inheritEnv),
+	row("env", inBoth, "", custom("mapping of names to texts", envSchema, readEnv),
 		"Environment variables of the command. Values may hold ${params.NAME}, ${item} and ${id}.").step(
 		"Environment variables beside those of the job; of two with one name this one counts."),
 	row("run", inBoth, "",
@@ -53,16 +53,12 @@ var jobKeys = table{
 		"The command. Elements may hold ${params.NAME}, ${item}, ${id} and ${steps.NAME.outputs.NAME} of steps that come " +
 			"before this one."),
 	row("items", inBoth, "",
-		inherited(mapping(itemsKeys, `, "minProperties": 1, "maxProperties": 1`, func(d *Definition) { d.Items = &Items{} },
-			checkItems), func(work, own *Definition) { work.Items = own.Items }),
+		mapping(itemsKeys, `, "minProperties": 1, "maxProperties": 1`, func(d *Definition) { d.Items = &Items{} }, checkItems),
 		"Runs the command once for each item; ${item} is its name. It has one of the keys."),
 	row("parallel", inBoth, "",
 		integer(func(d *Definition) *int { return &d.Parallel }, 1, 256, "1", "it is 1 to 256"),
 		"How many items are worked on at the same time."),
-	row("handler", inBoth, "",
-		inherited(custom("name", handlerSchema, readHandler), func(work, own *Definition) {
-			work.Handler, work.handlerAt = own.Handler, own.handlerAt
-		}),
+	row("handler", inBoth, "", custom("name", handlerSchema, readHandler),
 		"Name of a Go function that is registered in the program, instead of a command."),
 	row("max_log", inJob, "no limit", custom("bytes", bytesSchema, readMaxLog),
 		"Size of the log beyond which the run ends: bytes, or with a unit (kB, MB, GB, TB, KiB, MiB, GiB, TiB)."),
@@ -92,14 +88,10 @@ var jobKeys = table{
 		"What becomes of work that was cut off. adopt: the command went on under the keeper, and the next daemon adopts "+
 			"it. resume: it goes on at the first unfinished item. retry: a new run while attempts remain, else failed. "+
 			"fail: failed."),
-	row("retry", inBoth, "one attempt",
-		inherited(mapping(retryKeys, retryRules, nil, checkRetry), func(work, own *Definition) { work.Retry = own.Retry }),
+	row("retry", inBoth, "one attempt", mapping(retryKeys, retryRules, nil, checkRetry),
 		"How often the work is tried: every failure is tried again while attempts remain, unless exit_codes say "+
 			"otherwise. Items that failed are done again."),
-	row("crash_limit", inBoth, "that of the daemon, 5 within 10m",
-		inherited(mapping(crashLimitKeys, "", nil, nil), func(work, own *Definition) {
-			work.CrashLimit = own.CrashLimit.Or(work.CrashLimit)
-		}),
+	row("crash_limit", inBoth, "that of the daemon, 5 within 10m", mapping(crashLimitKeys, "", nil, inheritCrashLimit),
 		"How often work may die: killed by a signal, lost with its keeper, or cut off because the daemon or the machine "+
 			"crashed. The death with the number burst within that time leaves the operation to a person as failed_manual."),
 	row("queue_timeout", inJob, "no limit",
@@ -108,19 +100,18 @@ var jobKeys = table{
 	row("deadline", inJob, "never",
 		duration(func(d *Definition) *time.Duration { return &d.Deadline }, maxTimeout, "for no limit"),
 		"How long after its submit an operation ends as failed, wherever it stands, at most 8760h."),
-	row("exit_codes", inBoth, "77 and 78 are manual",
-		inherited(exitCodes(), func(work, own *Definition) { work.ExitCodes = own.ExitCodes }),
+	row("exit_codes", inBoth, "77 and 78 are manual", exitCodes(),
 		"What is done when an attempt fails with these exit codes (1 to 255) or error codes (such as timeout, signal, "+
 			"stalled, handler_failed). sysexits: 69, 71, 74 and 75 are retryable, 77 and 78 manual. Where retry is given, "+
 			"every other failure is tried again while attempts remain."),
 	row("errors", inStep, "the exit code says it",
 		form{
 			what: "list of mappings", keys: errorKeys, list: `, "minItems": 1, "maxItems": 64`, schema: errorRules,
-			readStep: readErrors,
+			read: readErrors,
 		},
 		"What kind of failure it is by what the work wrote: the first expression that matches one of the last lines "+
 			"counts."),
-	row("outputs", inStep, "later steps can use nothing of it", ofStep("list of names", outputsSchema, readOutputs),
+	row("outputs", inStep, "later steps can use nothing of it", custom("list of names", outputsSchema, readOutputs),
 		"Members of its result that later steps may use as ${steps.NAME.outputs.OUTPUT}. A result without one of them is "+
 			"a failure. Not with items, because each item has a result of its own."),
 	row("lane", inBoth, "",
@@ -155,7 +146,7 @@ var jobKeys = table{
 	row("then", inJob, "",
 		mapping(thenKeys, `, "required": ["job"]`, func(d *Definition) { d.Then = &Then{} }, checkThen),
 		"The job that is submitted when an operation is completed, once."),
-	row("steps", inJob, "", custom("list of steps", stepsSchema, readSteps),
+	row("steps", inJob, "", custom("list of steps", stepsSchema, nil),
 		"The steps of one operation, each with a status of its own. Required ones run one after another, each after all "+
 			"that it needs; optional ones beside and after them."),
 	row("milestones", inJob, "", custom("mapping of names to lists of steps", milestonesSchema, readMilestones),

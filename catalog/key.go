@@ -51,19 +51,14 @@ const (
 
 // form is a kind of value.
 type form struct {
-	what   string // names it in docs/keys.md
-	preset string // the default, as JSON; "" if there is none
-	schema string // members of the JSON Schema, without description and default
-	keys   table  // of a mapping with fixed keys, whose schema has only what is beside them
-	list   string // members of the schema of a list of such mappings
-	short  string // a word that replaces the mapping
-	read   func(j *jobDecoder, n *yamlfile.Node, key string)
-	// readStep replaces read for a key that a step has, and not the job.
-	readStep func(s *stepDecoder, n *yamlfile.Node, key string)
-	// clear sets the default.
-	clear func(*Definition)
-	// inherit replaces the value of the job by that of the step; nil if the value is not part of the step's work.
-	inherit func(work, own *Definition)
+	what   string                                            // names it in docs/keys.md
+	preset string                                            // the default, as JSON; "" if there is none
+	schema string                                            // members of the JSON Schema, without description and default
+	keys   table                                             // of a mapping with fixed keys, whose schema has only what is beside them
+	list   string                                            // members of the schema of a list of such mappings
+	short  string                                            // a word that replaces the mapping
+	read   func(j *jobDecoder, n *yamlfile.Node, key string) // nil if it is read later, with other keys
+	clear  func(*Definition)                                 // sets the default
 }
 
 // table has the keys of one kind of mapping, in the order of the documentation.
@@ -98,14 +93,14 @@ func (t table) clear(def *Definition) {
 func (j *jobDecoder) decode(n *yamlfile.Node, set yamlfile.Keys, t table, in scope, prefix string) bool {
 	return j.Mapping(n, set, func(name string, k, n *yamlfile.Node) {
 		j.at[prefix+name], j.values[prefix+name] = k, n
-		t.row(name, in).read(j, n, name)
+		if read := t.row(name, in).read; read != nil {
+			read(j, n, name)
+		}
 	})
 }
 
 // field is where the value of a key is kept.
 type field[T any] func(*Definition) *T
-
-func (f field[T]) inherit(work, own *Definition) { *f(work) = *f(own) }
 
 // custom is the form of a value with a reader of its own.
 func custom(what, schema string, read func(j *jobDecoder, n *yamlfile.Node, key string)) form {
@@ -114,35 +109,22 @@ func custom(what, schema string, read func(j *jobDecoder, n *yamlfile.Node, key 
 
 // held is the form of a value with a reader of its own that returns it.
 func held[T any](f field[T], what, schema string, read func(j *jobDecoder, n *yamlfile.Node, key string) T) form {
-	return form{
-		what: what, schema: schema, inherit: f.inherit,
-		read: func(j *jobDecoder, n *yamlfile.Node, key string) { *f(j.def) = read(j, n, key) },
-	}
-}
-
-// ofStep is the form of a value that a step has, and not the job.
-func ofStep(what, schema string, read func(s *stepDecoder, n *yamlfile.Node, key string)) form {
-	return form{what: what, schema: schema, readStep: read}
+	return custom(what, schema, func(j *jobDecoder, n *yamlfile.Node, key string) { *f(j.def) = read(j, n, key) })
 }
 
 // boolean is true or false, false by default.
 func boolean(f func(*Step) *bool) form {
 	return form{
 		what: "true or false", preset: "false", schema: `"type": "boolean"`,
-		readStep: func(s *stepDecoder, n *yamlfile.Node, key string) { *f(s.step) = s.Boolean(n, key) },
+		read: func(j *jobDecoder, n *yamlfile.Node, key string) { *f(j.step) = j.Boolean(n, key) },
 	}
-}
-
-// inherited is a form whose value a step has instead of that of the job.
-func inherited(f form, inherit func(work, own *Definition)) form {
-	f.inherit = inherit
-	return f
 }
 
 // duration is a time of more than 0 and at most the given one.
 func duration(f field[time.Duration], most time.Duration, without string) form {
 	return form{
-		what: "duration", schema: `"$ref": "#/$defs/duration"`, inherit: f.inherit,
+		what: "duration", schema: `"$ref": "#/$defs/duration"`,
+		clear: func(def *Definition) { *f(def) = 0 },
 		read: func(j *jobDecoder, n *yamlfile.Node, key string) {
 			*f(j.def) = j.Duration(n, key, most, "leave the key out "+without)
 		},
@@ -156,7 +138,7 @@ func word[T ~string](f field[T], preset T, words ...T) form {
 		texts[i] = string(w)
 	}
 	list := form{
-		what: phrase.OneOf(texts), schema: `"enum": ["` + strings.Join(texts, `", "`) + `"]`, inherit: f.inherit,
+		what: phrase.OneOf(texts), schema: `"enum": ["` + strings.Join(texts, `", "`) + `"]`,
 		read: func(j *jobDecoder, n *yamlfile.Node, key string) {
 			s, _ := j.Word(n, key, texts)
 			*f(j.def) = T(s)
@@ -172,7 +154,7 @@ func word[T ~string](f field[T], preset T, words ...T) form {
 // integer is an integer between two bounds; preset is the default, "" for none.
 func integer(f field[int], least, most int64, preset, hint string) form {
 	return form{
-		what: fmt.Sprintf("integer, %d to %d", least, most), preset: preset, inherit: f.inherit,
+		what: fmt.Sprintf("integer, %d to %d", least, most), preset: preset,
 		schema: fmt.Sprintf(`"type": "integer", "minimum": %d, "maximum": %d`, least, most),
 		clear:  func(def *Definition) { *f(def), _ = strconv.Atoi(preset) },
 		read: func(j *jobDecoder, n *yamlfile.Node, key string) {

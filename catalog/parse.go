@@ -60,7 +60,7 @@ func parseDocument(file string, doc yamlfile.Document) (*Definition, Problems) {
 	}
 	def := &Definition{source: doc.Text, at: Position{File: file, Line: root.Line, Column: root.Column}}
 	jobKeys.clear(def)
-	j := newDecoder(yamlfile.Decoder{File: file}, root, jobKeys, def)
+	j := newDecoder(&yamlfile.Decoder{File: file}, root, def)
 	j.job()
 	return def, j.Problems
 }
@@ -94,19 +94,21 @@ var (
 	reservedNames  = []string{"control", "operations"}
 )
 
-// jobDecoder decodes one job. Keys come in any order, so what depends on more
-// than one of them is checked at the end.
+// jobDecoder decodes one job, or one step into the definition of its work. Keys come in any order, so what depends on
+// more than one of them is checked at the end.
 type jobDecoder struct {
-	yamlfile.Decoder
+	*yamlfile.Decoder
 	root *yamlfile.Node
 	def  *Definition
-	// keys is [jobKeys], which its own readers cannot name.
-	keys table
+	// parent is the job of a step, step the step itself, and needs where its needs are; nil for a job.
+	parent *Definition
+	step   *Step
+	needs  []*yamlfile.Node
 	// at and values have each key and its value, those of mappings with fixed keys by names such as retry.initial.
 	at, values map[string]*yamlfile.Node
 	uses       []use
 	// steps are those of the job, in the order of the file.
-	steps        []*stepDecoder
+	steps        []*jobDecoder
 	milestonesAt []milestonePlace
 	// scope is what is known of steps here.
 	scope condition.Scope
@@ -114,8 +116,8 @@ type jobDecoder struct {
 	scheduleParams url.Values
 }
 
-func newDecoder(d yamlfile.Decoder, root *yamlfile.Node, keys table, def *Definition) jobDecoder {
-	return jobDecoder{Decoder: d, root: root, keys: keys, def: def, at: map[string]*yamlfile.Node{}, values: map[string]*yamlfile.Node{}}
+func newDecoder(d *yamlfile.Decoder, root *yamlfile.Node, def *Definition) *jobDecoder {
+	return &jobDecoder{Decoder: d, root: root, def: def, at: map[string]*yamlfile.Node{}, values: map[string]*yamlfile.Node{}}
 }
 
 // use is a text that may hold references.
@@ -131,9 +133,10 @@ type use struct {
 }
 
 func (j *jobDecoder) job() {
-	if !j.decode(j.root, j.keys.set("a job", inJob, "it is a key of a step"), j.keys, inJob, "") {
+	if !j.decode(j.root, jobKeys.set("a job", inJob, "it is a key of a step"), jobKeys, inJob, "") {
 		return
 	}
+	j.readSteps()
 	j.checkAddress()
 	j.checkWork()
 	j.checkRestart()
@@ -146,11 +149,10 @@ func (j *jobDecoder) job() {
 	j.checkSchedule()
 	if len(j.Problems) == 0 {
 		j.warnOfScripts()
-		j.noteIneffective(settings{Definition: j.def, at: func(key string) *yamlfile.Node { return j.at[key] }})
+		j.noteIneffective(settings{Definition: j.def, at: j.at})
 		for _, s := range j.steps {
 			if s.step.Work != nil {
-				at := func(key string) *yamlfile.Node { return s.at[key] }
-				j.noteIneffective(settings{Definition: s.step.Work, job: j.def, step: s.step, at: at})
+				j.noteIneffective(settings{Definition: s.step.Work, job: j.def, step: s.step, at: s.at})
 			}
 		}
 	}
@@ -203,6 +205,11 @@ func readEnv(j *jobDecoder, n *yamlfile.Node, _ string) {
 		j.Fail(n, "write NAME: VALUE", "env must be a mapping, not %s", n.Kind)
 		return
 	}
+	job := j.def.Env // which a step has too
+	j.def.Env = nil
+	given := func(name string) bool {
+		return slices.ContainsFunc(j.def.Env, func(v EnvVar) bool { return v.Name == name })
+	}
 	for _, e := range n.Entries {
 		name := e.Key.Text
 		switch {
@@ -210,7 +217,7 @@ func readEnv(j *jobDecoder, n *yamlfile.Node, _ string) {
 			j.Fail(e.Key, "letters, digits and _, no digit first", "env cannot have the name %q", phrase.Clip(name))
 		case strings.HasPrefix(name, "JOBDIR_"):
 			j.Fail(e.Key, "names that begin with JOBDIR_ are set by the daemon", "env cannot have the name %q", phrase.Clip(name))
-		case slices.ContainsFunc(j.def.Env, func(v EnvVar) bool { return v.Name == name }):
+		case given(name):
 			j.Fail(e.Key, "", "the name %q is given twice in env", phrase.Clip(name))
 		}
 		if s, ok := j.Written(e.Value, "the value of "+phrase.Clip(name)); ok {
@@ -218,17 +225,8 @@ func readEnv(j *jobDecoder, n *yamlfile.Node, _ string) {
 			j.uses = append(j.uses, use{at: e.Value, text: s, item: true})
 		}
 	}
-}
-
-// inheritEnv gives a step the environment of the job too.
-func inheritEnv(work, own *Definition) {
-	var env []EnvVar
-	for _, e := range work.Env {
-		if !slices.ContainsFunc(own.Env, func(o EnvVar) bool { return o.Name == e.Name }) {
-			env = append(env, e)
-		}
-	}
-	work.Env = slices.Concat(env, own.Env)
+	job = slices.DeleteFunc(slices.Clone(job), func(e EnvVar) bool { return given(e.Name) })
+	j.def.Env = append(job, j.def.Env...)
 }
 
 func readRun(j *jobDecoder, n *yamlfile.Node, key string) (run []string) {

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -26,45 +27,37 @@ var (
 
 const stepNameHint = "small letters, digits, _ and -, a letter or digit first, 63 characters at most"
 
-// stepDecoder decodes one step. What a step and a job have in common it decodes as a job does, into a definition of
-// its own.
-type stepDecoder struct {
-	jobDecoder
-	step  *Step
-	needs []*yamlfile.Node
-}
-
-// readSteps decodes the steps independently of each other. The keys of a file come in any order, so
+// readSteps decodes the steps when all other keys of the job are known, each into a copy of the definition of the job.
 // checkSteps does the rest.
-func readSteps(j *jobDecoder, n *yamlfile.Node, key string) {
-	elements := j.List(n, key)
+func (j *jobDecoder) readSteps() {
+	n := j.values["steps"]
+	if n == nil {
+		return
+	}
+	elements := j.List(n, "steps")
 	if len(elements) > maxSteps {
 		j.Fail(elements[maxSteps], "", "the job has more than %d steps", maxSteps)
 		elements = elements[:maxSteps]
 	}
-	known := j.keys.set("a step", inStep, "it is a key of the job")
+	known := jobKeys.set("a step", inStep, "it is a key of the job")
 	for _, e := range elements {
-		s := &stepDecoder{step: &Step{at: j.Position(e)}, jobDecoder: newDecoder(j.Decoder, e, j.keys, &Definition{})}
+		work := *j.def
+		work.Milestones, work.Schedule, work.Then, work.thenAt = nil, nil, nil, thenPositions{}
+		work.Run, work.Items, work.Handler = nil, nil, ""
+		work.Summary, work.Lane, work.Limits = "", "", nil
+		s := newDecoder(j.Decoder, e, &work)
+		s.parent, s.step = j.def, &Step{at: j.Position(e)}
 		before := len(s.Problems)
-		if s.Mapping(e, known, s.key) {
+		if s.decode(e, known, jobKeys, inStep, "") {
 			s.checkStep(len(s.Problems) == before)
 			j.steps = append(j.steps, s)
 		}
-		j.Problems = s.Problems
+		s.step.Summary, s.step.Lane, s.step.Limits = work.Summary, work.Lane, work.Limits
+		work.Summary, work.Lane, work.Limits = cmp.Or(work.Summary, j.def.Summary), j.def.Lane, j.def.Limits
 	}
 }
 
-// key decodes the value of one key of the step.
-func (s *stepDecoder) key(key string, k, n *yamlfile.Node) {
-	s.at[key], s.values[key] = k, n
-	if row := s.keys.row(key, inStep); row.readStep != nil {
-		row.readStep(s, n, key)
-	} else {
-		row.read(&s.jobDecoder, n, key)
-	}
-}
-
-func readStepName(s *stepDecoder, n *yamlfile.Node, key string) {
+func readStepName(s *jobDecoder, n *yamlfile.Node, key string) {
 	name, ok := s.Text(n, key)
 	if ok && !stepName.MatchString(name) {
 		s.Fail(n, stepNameHint, "name cannot be %q", phrase.Clip(name))
@@ -72,18 +65,18 @@ func readStepName(s *stepDecoder, n *yamlfile.Node, key string) {
 	s.step.Name = name
 }
 
-func readMilestone(s *stepDecoder, n *yamlfile.Node, key string) {
+func readMilestone(s *jobDecoder, n *yamlfile.Node, key string) {
 	s.step.Milestone = s.milestone(n, n, key)
 }
 
-func readWhen(s *stepDecoder, n *yamlfile.Node, key string) {
+func readWhen(s *jobDecoder, n *yamlfile.Node, key string) {
 	text, ok := s.Text(n, key)
 	if s.step.When = strings.TrimSpace(text); ok && s.step.When == "" {
 		s.Fail(n, "leave the key out", "when is empty")
 	}
 }
 
-func readNeeds(s *stepDecoder, n *yamlfile.Node, key string) {
+func readNeeds(s *jobDecoder, n *yamlfile.Node, key string) {
 	for _, e := range s.List(n, key) {
 		name, ok := s.Text(e, "a step of needs")
 		if !ok {
@@ -97,7 +90,7 @@ func readNeeds(s *stepDecoder, n *yamlfile.Node, key string) {
 	}
 }
 
-func readOutputs(s *stepDecoder, n *yamlfile.Node, key string) {
+func readOutputs(s *jobDecoder, n *yamlfile.Node, key string) {
 	elements := s.List(n, key)
 	for _, e := range elements {
 		name, ok := s.Text(e, "an output")
@@ -119,37 +112,37 @@ func readOutputs(s *stepDecoder, n *yamlfile.Node, key string) {
 
 // checkStep checks the settings of a step on their own. If keys were wrong, the work may be present but
 // misspelt.
-func (s *stepDecoder) checkStep(whole bool) {
-	step := s.step
-	if s.at["name"] == nil {
-		s.Fail(s.root, "every step has a name of its own", "the key %q is missing", "name")
+func (j *jobDecoder) checkStep(whole bool) {
+	step := j.step
+	if j.at["name"] == nil {
+		j.Fail(j.root, "every step has a name of its own", "the key %q is missing", "name")
 	}
 	if step.Optional && step.Approve {
-		s.Fail(s.at["approve"], "nothing waits for an optional step: leave out one of the two",
+		j.Fail(j.at["approve"], "nothing waits for an optional step: leave out one of the two",
 			"an optional step cannot wait for an approval")
 	}
 	const kinds = "a step has run, or items and run, or handler; one with approve: true can do without"
-	if s.at["run"] != nil || s.at["items"] != nil || s.at["handler"] != nil {
-		s.checkKind("step", kinds)
-		s.checkRestart()
-		if k := s.at["outputs"]; k != nil && s.at["items"] != nil {
-			s.Fail(k, "the command of an item leaves the result of that item",
+	if j.hasWork() {
+		j.checkKind("step", kinds)
+		j.checkRestart()
+		if k := j.at["outputs"]; k != nil && j.at["items"] != nil {
+			j.Fail(k, "the command of an item leaves the result of that item",
 				"outputs has a meaning only with run alone or handler")
 		}
-		if k := s.at["fail_when"]; k != nil && s.at["items"] == nil && s.at["handler"] == nil {
-			s.Fail(k, "", "fail_when has a meaning only with items or handler")
+		if k := j.at["fail_when"]; k != nil && j.at["items"] == nil && j.at["handler"] == nil {
+			j.Fail(k, "", "fail_when has a meaning only with items or handler")
 		}
 		return
 	}
 	if !step.Approve {
 		if whole {
-			s.Fail(s.root, kinds, "the step has no work")
+			j.Fail(j.root, kinds, "the step has no work")
 		}
 		return
 	}
-	for _, row := range s.keys {
-		if k := s.at[row.name]; k != nil && row.in&(inStep|inGate) == inStep {
-			s.Fail(k, "a step with approve and without run, items and handler only waits for a person",
+	for _, row := range jobKeys {
+		if k := j.at[row.name]; k != nil && row.in&(inStep|inGate) == inStep {
+			j.Fail(k, "a step with approve and without run, items and handler only waits for a person",
 				"%s has a meaning only with work", row.name)
 		}
 	}
@@ -257,15 +250,15 @@ func (j *jobDecoder) checkOutput(at *yamlfile.Node, ref string) {
 }
 
 // checkCondition compiles the condition of a step.
-func (s *stepDecoder) checkCondition() {
-	if refers(s.step.When) {
-		s.Fail(s.values["when"], "write the names alone: params.NAME, steps.NAME.outputs.NAME, id",
+func (j *jobDecoder) checkCondition() {
+	if refers(j.step.When) {
+		j.Fail(j.values["when"], "write the names alone: params.NAME, steps.NAME.outputs.NAME, id",
 			"when is an expression, in which ${ and } have no meaning")
 		return
 	}
-	compiled, wrong, hint := condition.Compile(s.step.When, s.scope)
+	compiled, wrong, hint := condition.Compile(j.step.When, j.scope)
 	if wrong != "" {
-		s.Fail(s.values["when"], hint, "%s", wrong)
+		j.Fail(j.values["when"], hint, "%s", wrong)
 	}
-	s.step.condition = compiled
+	j.step.condition = compiled
 }

@@ -131,6 +131,13 @@ func checkRetry(j *jobDecoder, _ *yamlfile.Node) {
 	}
 }
 
+// inheritCrashLimit gives a step what it leaves out of the crash limit from that of the job.
+func inheritCrashLimit(j *jobDecoder, _ *yamlfile.Node) {
+	if j.parent != nil {
+		j.def.CrashLimit = j.def.CrashLimit.Or(j.parent.CrashLimit)
+	}
+}
+
 var errorCode = words(`[a-z][a-z0-9_]*`, 63)
 
 // finalCodes are error codes that end an operation regardless of its job.

@@ -35,7 +35,7 @@ func (s *Step) ErrorIn(lines []string) (*ErrorPattern, string) {
 const maxErrors = 64
 
 // readErrors decodes the patterns of failures.
-func readErrors(s *stepDecoder, n *yamlfile.Node, key string) {
+func readErrors(s *jobDecoder, n *yamlfile.Node, key string) {
 	elements := s.List(n, key)
 	if len(elements) > maxErrors {
 		s.Fail(n, "", "a step has more than %d errors", maxErrors)

@@ -24,7 +24,7 @@ func (j *jobDecoder) checkSteps() {
 		}
 		j.scope.Names = append(j.scope.Names, s.step.Name)
 	}
-	if len(j.steps) > 0 && !slices.ContainsFunc(j.steps, func(s *stepDecoder) bool { return !s.step.Optional }) {
+	if len(j.steps) > 0 && !slices.ContainsFunc(j.steps, func(s *jobDecoder) bool { return !s.step.Optional }) {
 		j.Fail(at, "an operation is completed when its required steps are done: leave optional out of one",
 			"all steps are optional")
 	}
@@ -34,7 +34,7 @@ func (j *jobDecoder) checkSteps() {
 	}
 	order := j.order(len(j.Problems) > before)
 	for _, s := range j.steps {
-		s.finish(j)
+		j.finish(s)
 	}
 	j.checkMilestones()
 	if len(j.Problems) > 0 {
@@ -45,7 +45,7 @@ func (j *jobDecoder) checkSteps() {
 	}
 }
 
-func (j *jobDecoder) stepOf(name string) *stepDecoder {
+func (j *jobDecoder) stepOf(name string) *jobDecoder {
 	for _, s := range j.steps {
 		if s.step.Name == name {
 			return s
@@ -54,7 +54,7 @@ func (j *jobDecoder) stepOf(name string) *stepDecoder {
 	return nil
 }
 
-func (j *jobDecoder) checkNeeds(s *stepDecoder) {
+func (j *jobDecoder) checkNeeds(s *jobDecoder) {
 	for i, name := range s.step.Needs {
 		needed := j.stepOf(name)
 		switch {
@@ -90,10 +90,10 @@ func (j *jobDecoder) order(wrong bool) steps.Graph {
 
 // ancestors are the steps that are done before one begins: all that it needs, directly or not. While a need is no
 // step it may mean any, so that a misspelt one is one mistake and not many.
-func (j *jobDecoder) ancestors(s *stepDecoder) map[string]condition.Earlier {
+func (j *jobDecoder) ancestors(s *jobDecoder) map[string]condition.Earlier {
 	all, unknown := map[string]condition.Earlier{}, false
-	var add func(*stepDecoder)
-	add = func(s *stepDecoder) {
+	var add func(*jobDecoder)
+	add = func(s *jobDecoder) {
 		for _, name := range s.step.Needs {
 			needed := j.stepOf(name)
 			unknown = unknown || needed == nil
@@ -114,42 +114,25 @@ func (j *jobDecoder) ancestors(s *stepDecoder) map[string]condition.Earlier {
 }
 
 // earlier is what later steps may refer to.
-func (s *stepDecoder) earlier() condition.Earlier {
-	return condition.Earlier{Outputs: s.step.Outputs, Gate: !s.hasWork()}
+func (j *jobDecoder) earlier() condition.Earlier {
+	return condition.Earlier{Outputs: j.step.Outputs, Gate: !j.hasWork()}
 }
 
-// finish completes a step with the settings of the job, and checks it.
-func (s *stepDecoder) finish(j *jobDecoder) {
-	s.Decoder = j.Decoder
+// finish checks a step with what is known of the job and of the other steps.
+func (j *jobDecoder) finish(s *jobDecoder) {
 	s.scope = condition.Scope{Params: j.def.Params, Names: j.scope.Names, Self: s.step.Name, Before: j.ancestors(s)}
-	s.step.Lane, s.step.Limits = s.def.Lane, s.def.Limits
-	s.step.Summary = s.def.Summary
 	if k := s.at["on_stall"]; k != nil && s.at["stall_after"] == nil && j.at["stall_after"] == nil {
 		s.Fail(k, "add stall_after", "on_stall has a meaning only with stall_after")
 	}
-	s.def.Params = j.def.Params
 	s.checkReferences()
 	if s.hasWork() {
-		s.step.Work = s.work(j.def)
+		s.step.Work = s.def
 	}
 	if s.step.When != "" {
 		s.checkCondition()
 	}
-	j.Decoder = s.Decoder
 }
 
-func (s *stepDecoder) hasWork() bool {
-	return s.at["run"] != nil || s.at["items"] != nil || s.at["handler"] != nil
-}
-
-// work makes the definition of a step: the job's, with the settings of the step.
-func (s *stepDecoder) work(job *Definition) *Definition {
-	own, out := s.def, *job
-	out.Steps, out.Milestones, out.Schedule, out.Then, out.thenAt = nil, nil, nil, nil, thenPositions{}
-	for _, row := range s.keys {
-		if s.at[row.name] != nil && row.inherit != nil {
-			row.inherit(&out, own)
-		}
-	}
-	return &out
+func (j *jobDecoder) hasWork() bool {
+	return j.at["run"] != nil || j.at["items"] != nil || j.at["handler"] != nil
 }
