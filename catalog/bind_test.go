@@ -153,7 +153,7 @@ func TestParamsReading(t *testing.T) {
 	}
 	var names []string
 	for name, v := range p.All() {
-		names = append(names, name+" "+string(v.Type()))
+		names = append(names, name+" "+string(v.Kind))
 	}
 	if !slices.Equal(names, []string{"title string", "files integer", "ratio number", "dry boolean"}) || p.Len() != 4 {
 		t.Errorf("order %q", names)

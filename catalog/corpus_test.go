@@ -38,6 +38,7 @@ var semanticOnly = map[string]string{
 	"param_case":              "compares two names",
 	"param_min_max":           "compares two values",
 	"param_pattern":           "the grammar of RE2",
+	"param_pattern_group":     "the grammar of RE2",
 	"param_enum_rule":         "compares two values",
 	"max_log_huge":            "arithmetic",
 	"grace_zero":              "arithmetic",

@@ -3,7 +3,6 @@ package catalog
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"strings"
 	"time"
 
 	"github.com/jobdir/jobdir/catalog/param"
@@ -176,16 +175,6 @@ func (d *Definition) Param(name string) *param.Param {
 		}
 	}
 	return nil
-}
-
-// foldedParam returns the name of the parameter that differs from a name by case alone, "" when there is none.
-func (d *Definition) foldedParam(name string) string {
-	for _, known := range d.paramNames() {
-		if strings.EqualFold(known, name) {
-			return known
-		}
-	}
-	return ""
 }
 
 func (d *Definition) paramNames() []string {

@@ -18,6 +18,7 @@ func readParams(j *jobDecoder, n *yamlfile.Node, _ string) {
 	}
 	for _, e := range n.Entries {
 		name := e.Key.Text
+		folded := slices.IndexFunc(j.def.Params, func(p param.Param) bool { return strings.EqualFold(p.Name, name) })
 		switch {
 		case param.ReservedParam(name):
 			j.Fail(e.Key, "the daemon reads a query parameter of this name itself", "a parameter cannot have the name %q", name)
@@ -26,25 +27,18 @@ func readParams(j *jobDecoder, n *yamlfile.Node, _ string) {
 				"a parameter cannot have the name %q", phrase.Clip(name))
 		case j.def.Param(name) != nil:
 			j.Fail(e.Key, "", "the parameter %q is given twice", name)
-		case j.def.foldedParam(name) != "":
+		case folded >= 0:
 			j.Fail(e.Key, "commands find both as JOBDIR_PARAM_"+strings.ToUpper(name),
-				"the parameters %q and %q differ by case alone",
-				j.def.foldedParam(name), name)
+				"the parameters %q and %q differ by case alone", j.def.Params[folded].Name, name)
 		}
-		j.def.Params = append(j.def.Params, (&paramDecoder{jobDecoder: j, at: map[string]*yamlfile.Node{}}).param(name, e.Key, e.Value))
+		j.def.Params = append(j.def.Params, j.param(name, e.Key, e.Value))
 	}
 }
 
-// paramDecoder decodes one parameter. at has the values of its keys.
-type paramDecoder struct {
-	*jobDecoder
-	at map[string]*yamlfile.Node
-}
-
 // param decodes the rules of one parameter, then checks them against each other.
-func (j *paramDecoder) param(name string, k, n *yamlfile.Node) param.Param {
+func (j *jobDecoder) param(name string, k, n *yamlfile.Node) param.Param {
 	p := param.Param{Name: name}
-	at := j.at
+	at := map[string]*yamlfile.Node{} // the values of the keys
 	if !j.Mapping(n, paramKeys.set("a parameter", 0, ""), func(key string, _, n *yamlfile.Node) { at[key] = n }) {
 		return p
 	}
@@ -64,10 +58,29 @@ func (j *paramDecoder) param(name string, k, n *yamlfile.Node) param.Param {
 	if len(j.Problems) > before {
 		return p
 	}
-	j.normalize(&p, at["normalize"])
-	j.bounds(&p)
-	j.enum(&p, at["enum"])
-	j.pattern(&p, at["pattern"])
+	for _, rule := range []struct {
+		key   string
+		read  func(p *param.Param, n *yamlfile.Node)
+		hint  string
+		types []param.Type // that it has a meaning for
+	}{
+		{"normalize", j.normalize, "it is for strings", []param.Type{param.StringType}},
+		{"minimum", j.minimum, "it is for integers and numbers", []param.Type{param.IntegerType, param.NumberType}},
+		{"maximum", j.maximum, "it is for integers and numbers", []param.Type{param.IntegerType, param.NumberType}},
+		{"enum", j.enum, "", []param.Type{param.StringType, param.IntegerType, param.NumberType}},
+		{"pattern", j.pattern, "it is for strings", []param.Type{param.StringType}},
+	} {
+		switch n := at[rule.key]; {
+		case n == nil:
+		case slices.Contains(rule.types, p.Type):
+			rule.read(&p, n)
+		default:
+			j.Fail(n, rule.hint, "%s has no meaning for %s", rule.key, param.Article(p.Type))
+		}
+	}
+	if !p.Minimum.IsZero() && !p.Maximum.IsZero() && p.Minimum.Compare(p.Maximum) > 0 {
+		j.Fail(at["minimum"], "", "the minimum %s is more than the maximum %s", p.Minimum.Text(), p.Maximum.Text())
+	}
 	if len(j.Problems) > before {
 		return p // the default would be judged by rules that are wrong
 	}
@@ -94,14 +107,7 @@ func (j *paramDecoder) param(name string, k, n *yamlfile.Node) param.Param {
 	return p
 }
 
-func (j *paramDecoder) normalize(p *param.Param, n *yamlfile.Node) {
-	if n == nil {
-		return
-	}
-	if p.Type != param.StringType {
-		j.Fail(n, "it is for strings", "normalize has no meaning for %s", param.Article(p.Type))
-		return
-	}
+func (j *jobDecoder) normalize(p *param.Param, n *yamlfile.Node) {
 	for _, e := range j.List(n, "normalize") {
 		s, ok := j.Word(e, "normalize", param.Normalizations)
 		if ok && slices.Contains(p.Normalize, param.Normalize(s)) {
@@ -111,31 +117,15 @@ func (j *paramDecoder) normalize(p *param.Param, n *yamlfile.Node) {
 	}
 }
 
-func (j *paramDecoder) bounds(p *param.Param) {
-	for key, into := range map[string]*param.Value{"minimum": &p.Minimum, "maximum": &p.Maximum} {
-		n := j.at[key]
-		if n == nil {
-			continue
-		}
-		if p.Type != param.IntegerType && p.Type != param.NumberType {
-			j.Fail(n, "it is for integers and numbers", "%s has no meaning for %s", key, param.Article(p.Type))
-			continue
-		}
-		*into = j.value(n, key, p.Type)
-	}
-	if !p.Minimum.IsZero() && !p.Maximum.IsZero() && p.Minimum.Compare(p.Maximum) > 0 {
-		j.Fail(j.at["minimum"], "", "the minimum %s is more than the maximum %s", p.Minimum.Text(), p.Maximum.Text())
-	}
+func (j *jobDecoder) minimum(p *param.Param, n *yamlfile.Node) {
+	p.Minimum = j.value(n, "minimum", p.Type)
 }
 
-func (j *paramDecoder) enum(p *param.Param, n *yamlfile.Node) {
-	if n == nil {
-		return
-	}
-	if p.Type == param.BooleanType || p.Type.Composite() {
-		j.Fail(n, "", "enum has no meaning for %s", param.Article(p.Type))
-		return
-	}
+func (j *jobDecoder) maximum(p *param.Param, n *yamlfile.Node) {
+	p.Maximum = j.value(n, "maximum", p.Type)
+}
+
+func (j *jobDecoder) enum(p *param.Param, n *yamlfile.Node) {
 	for _, e := range j.List(n, "enum") {
 		v := j.value(e, "enum", p.Type)
 		if !v.IsZero() && slices.Contains(p.Enum, v) {
@@ -145,44 +135,25 @@ func (j *paramDecoder) enum(p *param.Param, n *yamlfile.Node) {
 	}
 }
 
-func (j *paramDecoder) pattern(p *param.Param, n *yamlfile.Node) {
-	if n == nil {
-		return
-	}
-	s, ok := j.Text(n, "pattern")
-	switch {
-	case !ok:
-		return
-	case p.Type != param.StringType:
-		j.Fail(n, "it is for strings", "pattern has no meaning for %s", param.Article(p.Type))
-		return
-	case s == "" || len(s) > param.MaxPattern:
-		j.Fail(n, "", "pattern must have 1 to %d characters", param.MaxPattern)
-		return
-	}
-	if err := p.SetPattern(s); err != nil {
-		j.Fail(n, "see https://golang.org/s/re2syntax", "pattern: %s", err)
+func (j *jobDecoder) pattern(p *param.Param, n *yamlfile.Node) {
+	if expression := j.expression(n, "pattern"); expression != nil {
+		if err := p.SetPattern(expression); err != nil {
+			j.Fail(n, expressionHint, "pattern: %s", err)
+		}
 	}
 }
 
 // value reads a scalar that has exactly the type t.
 func (j *jobDecoder) value(n *yamlfile.Node, what string, t param.Type) param.Value {
-	fits := false
-	switch t {
-	case param.StringType:
-		fits = n.Kind == yamlfile.Text
-	case param.IntegerType:
-		fits = n.Kind == yamlfile.Integer
-	case param.NumberType:
-		fits = n.Kind == yamlfile.Integer || n.Kind == yamlfile.Number
-	case param.BooleanType:
-		fits = n.Kind == yamlfile.Boolean
-	case param.ObjectType:
-		fits = n.Kind == yamlfile.Mapping
-	case param.ArrayType:
-		fits = n.Kind == yamlfile.List
+	fits := map[param.Type]bool{
+		param.StringType:  n.Kind == yamlfile.Text,
+		param.IntegerType: n.Kind == yamlfile.Integer,
+		param.NumberType:  n.Kind == yamlfile.Integer || n.Kind == yamlfile.Number,
+		param.BooleanType: n.Kind == yamlfile.Boolean,
+		param.ObjectType:  n.Kind == yamlfile.Mapping,
+		param.ArrayType:   n.Kind == yamlfile.List,
 	}
-	if !fits {
+	if !fits[t] {
 		hint := ""
 		if t == param.StringType && n.Text != "" {
 			hint = "put it in quotes: " + `"` + phrase.Clip(n.Text) + `"`
@@ -195,7 +166,7 @@ func (j *jobDecoder) value(n *yamlfile.Node, what string, t param.Type) param.Va
 	case t == param.BooleanType:
 		text = strings.ToLower(text)
 	case t.Composite():
-		text = string(n.AppendJSON(nil))
+		text = n.JSON()
 	}
 	v, reason := param.ParseText(t, text)
 	if reason != "" {

@@ -70,6 +70,8 @@ func readErrors(s *jobDecoder, n *yamlfile.Node, key string) {
 	}
 }
 
+const expressionHint = "see https://golang.org/s/re2syntax"
+
 // expression reads an RE2 expression, nil when it is none.
 func (j *jobDecoder) expression(n *yamlfile.Node, what string) *regexp.Regexp {
 	text, ok := j.Text(n, what)
@@ -82,7 +84,7 @@ func (j *jobDecoder) expression(n *yamlfile.Node, what string) *regexp.Regexp {
 	}
 	expression, err := regexp.Compile(text)
 	if err != nil {
-		j.Fail(n, "see https://golang.org/s/re2syntax", "%s: %s", what, err)
+		j.Fail(n, expressionHint, "%s: %s", what, err)
 	}
 	return expression
 }

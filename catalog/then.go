@@ -129,36 +129,28 @@ func readThenParams(j *jobDecoder, n *yamlfile.Node, _ string) {
 			j.Fail(e.Key, "", "the parameter %q is given twice", phrase.Clip(name))
 			continue
 		}
-		value := e.Value
-		var raw json.RawMessage
+		value, what := e.Value, "the value of "+phrase.Clip(name)
+		raw := json.RawMessage(value.JSON())
 		switch value.Kind {
 		case yamlfile.Text:
-			if !j.NoNUL(value, "the value of "+phrase.Clip(name)) {
+			if !j.NoNUL(value, what) {
 				continue
 			}
-			raw = param.AppendString(nil, value.Text)
 			checkThenReferences(j, value)
 		case yamlfile.Integer:
-			if _, ok := j.Integer(value, "the value of "+phrase.Clip(name)); !ok {
+			if _, ok := j.Integer(value, what); !ok {
 				continue
 			}
-			raw = json.RawMessage(strings.TrimPrefix(strings.ReplaceAll(value.Text, "_", ""), "+"))
 		case yamlfile.Boolean:
-			raw = json.RawMessage(strings.ToLower(value.Text))
 		case yamlfile.Number:
 			number, reason := param.ParseNumber(value.Text)
 			if reason != "" {
-				j.Fail(value, "write it as 0.5 or 1e3", "the value of %s: %s", phrase.Clip(name), reason)
+				j.Fail(value, "write it as 0.5 or 1e3", "%s: %s", what, reason)
 				continue
 			}
 			raw = json.RawMessage(number.Text())
 		case yamlfile.Mapping, yamlfile.List, yamlfile.Null:
-			j.Fail(value, "write a text, a number or a boolean; ${result.NAME} gives any value", "the value of %s cannot be %s",
-				phrase.Clip(name), value.Kind)
-			continue
-		}
-		if !json.Valid(raw) {
-			j.Fail(value, "put it in quotes", "the value of %s cannot be %q", phrase.Clip(name), phrase.Clip(value.Text))
+			j.Fail(value, "write a text, a number or a boolean; ${result.NAME} gives any value", "%s cannot be %s", what, value.Kind)
 			continue
 		}
 		t.Params = append(t.Params, ThenParam{Name: name, Value: raw})

@@ -47,16 +47,11 @@ func ReservedParam(name string) bool {
 // the size of a compiled expression grows with its text.
 const MaxPattern = 1000
 
-// SetPattern compiles a pattern so that it must match all of a value.
-func (p *Param) SetPattern(pattern string) error {
-	// Compiled alone first: "a)(b" would be valid only inside the group.
-	if _, err := regexp.Compile(pattern); err != nil {
-		return err
-	}
-	whole, err := regexp.Compile(`\A(?:` + pattern + `)\z`)
-	if err == nil {
-		p.Pattern, p.pattern = pattern, whole
-	}
+// SetPattern sets the pattern, which must match all of a value. An expression that is valid alone is asked for, because
+// "a)(b" would be valid only inside the group.
+func (p *Param) SetPattern(expression *regexp.Regexp) (err error) {
+	p.Pattern = expression.String()
+	p.pattern, err = regexp.Compile(`\A(?:` + p.Pattern + `)\z`)
 	return err
 }
 

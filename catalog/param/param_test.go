@@ -1,14 +1,21 @@
 package param
 
 import (
+	"regexp"
 	"testing"
 	"time"
 )
 
 func TestPatternIsBoundedToTheWholeValue(t *testing.T) {
 	t.Parallel()
-	if err := new(Param).SetPattern("a)|(b"); err == nil {
-		t.Error("a pattern that breaks out of the group is accepted")
+	p := Param{Type: StringType}
+	if err := p.SetPattern(regexp.MustCompile("a|b")); err != nil {
+		t.Fatal(err)
+	}
+	for text, fits := range map[string]bool{"a": true, "b": true, "ab": false} {
+		if v, _ := ParseText(StringType, text); (p.Check(v) == "") != fits {
+			t.Errorf("%q: %q", text, p.Check(v))
+		}
 	}
 }
 

@@ -3,6 +3,7 @@
 package param
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -52,9 +53,6 @@ type Value struct {
 	number  float64
 }
 
-// Type gives the type, "" for no value.
-func (v Value) Type() Type { return v.Kind }
-
 // IsZero reports whether there is no value.
 func (v Value) IsZero() bool { return v.Kind == "" }
 
@@ -98,30 +96,7 @@ func (v Value) AppendJSON(b []byte) []byte {
 }
 
 // Compare orders two values of one numeric type.
-func (v Value) Compare(w Value) int {
-	switch {
-	case v.number < w.number:
-		return -1
-	case v.number > w.number:
-		return 1
-	}
-	return 0
-}
-
-func integerValue(n int64) Value {
-	return Value{Kind: IntegerType, integer: n, number: float64(n), text: strconv.FormatInt(n, 10)}
-}
-
-func numberValue(f float64) Value {
-	if f == 0 {
-		f = 0 // minus zero and zero are one value
-	}
-	return Value{Kind: NumberType, number: f, text: formatNumber(f)}
-}
-
-func booleanValue(b bool) Value {
-	return Value{Kind: BooleanType, text: strconv.FormatBool(b)}
-}
+func (v Value) Compare(w Value) int { return cmp.Compare(v.number, w.number) }
 
 // The grammar of JSON numbers (RFC 8259, section 6).
 var (
@@ -141,9 +116,9 @@ func ParseText(t Type, s string) (v Value, reason string) {
 	case BooleanType:
 		switch s {
 		case "true", "1":
-			return booleanValue(true), ""
+			return Value{Kind: t, text: "true"}, ""
 		case "false", "0":
-			return booleanValue(false), ""
+			return Value{Kind: t, text: "false"}, ""
 		}
 		return Value{}, phrase.Quote(s) + " is not a boolean (true, false, 1 or 0)"
 	case ObjectType, ArrayType:
@@ -193,7 +168,7 @@ func ParseInteger(s string) (Value, string) {
 		return Value{}, fmt.Sprintf("%s is beyond the integers from -%d to %d", phrase.Quote(s),
 			int64(MaxInteger), int64(MaxInteger))
 	}
-	return integerValue(n), ""
+	return Value{Kind: IntegerType, integer: n, number: float64(n), text: strconv.FormatInt(n, 10)}, ""
 }
 
 // ParseNumber returns the value of a decimal number, or a text that says what is wrong with it.
@@ -205,7 +180,10 @@ func ParseNumber(s string) (Value, string) {
 	if err != nil || math.IsInf(f, 0) {
 		return Value{}, phrase.Quote(s) + " is too large a number"
 	}
-	return numberValue(f), ""
+	if f == 0 {
+		f = 0 // minus zero and zero are one value
+	}
+	return Value{Kind: NumberType, number: f, text: formatNumber(f)}, ""
 }
 
 // ParseJSON turns one JSON value into a value of type t.

@@ -210,38 +210,30 @@ func (c *converter) node(n ast.Node) *Node {
 	return out
 }
 
-// AppendJSON writes the value as JSON, for what takes any. Numbers and words stay as they are written, so that only
-// what is JSON too is taken.
-func (n *Node) AppendJSON(b []byte) []byte {
+// JSON returns the value as JSON, for what takes any. Numbers and words stay as they are written, so that only what is
+// JSON too is taken.
+func (n *Node) JSON() string {
+	var parts []string
 	switch n.Kind {
 	case Mapping:
-		b = append(b, '{')
-		for i, e := range n.Entries {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = append(param.AppendString(b, e.Key.Text), ':')
-			b = e.Value.AppendJSON(b)
+		for _, e := range n.Entries {
+			parts = append(parts, string(param.AppendString(nil, e.Key.Text))+":"+e.Value.JSON())
 		}
-		return append(b, '}')
+		return "{" + strings.Join(parts, ",") + "}"
 	case List:
-		b = append(b, '[')
-		for i, e := range n.Elements {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = e.AppendJSON(b)
+		for _, e := range n.Elements {
+			parts = append(parts, e.JSON())
 		}
-		return append(b, ']')
+		return "[" + strings.Join(parts, ",") + "]"
 	case Text:
-		return param.AppendString(b, n.Text)
+		return string(param.AppendString(nil, n.Text))
 	case Integer, Number:
-		return append(b, n.Text...)
+		return n.Text
 	case Boolean:
-		return append(b, strings.ToLower(n.Text)...)
+		return strings.ToLower(n.Text)
 	case Null:
 	}
-	return append(b, "null"...)
+	return "null"
 }
 
 // Describe describes the value for messages: the text "soon", 7, a list.
