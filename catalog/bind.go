@@ -66,7 +66,7 @@ func (d *Definition) Bind(values url.Values) (Params, error) {
 	if err := d.checkNames(maps.Keys(values)); err != nil {
 		return Params{}, err
 	}
-	return d.bind(func(p *param.Param) (param.Value, string) {
+	return d.bind(completed, func(p *param.Param) (param.Value, string) {
 		given := values[p.Name]
 		switch len(given) {
 		case 0:
@@ -82,68 +82,60 @@ func (d *Definition) Bind(values url.Values) (Params, error) {
 // parameter has: 5 is an integer and "5" is not. A member that is null counts as
 // not given; no text at all and null count as {}. Errors are [*ParamError].
 func (d *Definition) BindJSON(data []byte) (Params, error) {
-	value, err := d.membersOf(data)
-	if err != nil {
-		return Params{}, err
-	}
-	return d.bind(value)
+	return d.bindMembers(completed, data)
 }
 
 // BindRecorded takes the parameters of an operation that was submitted, as its record holds them: they are what runs,
 // so that nothing is filled in or normalised again. Errors are [*ParamError].
 func (d *Definition) BindRecorded(data []byte) (Params, error) {
-	value, err := d.membersOf(data)
-	if err != nil {
-		return Params{}, err
-	}
-	var out Params
-	for i := range d.Params {
-		p := &d.Params[i]
-		v, reason := value(p)
-		if reason != "" {
-			return Params{}, &ParamError{Param: p.Name, Reason: reason}
-		}
-		if !v.IsZero() {
-			out.bound = append(out.bound, boundParam{p.Name, v})
-		}
-	}
-	return out, nil
+	return d.bindMembers(func(_ *param.Param, v param.Value) (param.Value, string) { return v, "" }, data)
 }
 
-// membersOf reads a JSON object whose members are parameters of the job, and returns what gives the value of each.
-func (d *Definition) membersOf(data []byte) (value func(*param.Param) (param.Value, string), err error) {
+// used makes of a value that was given, if any, the one that runs; reason is why there is none.
+type used func(p *param.Param, given param.Value) (v param.Value, reason string)
+
+// completed fills in the default, and holds the value against the rules of the parameter.
+func completed(p *param.Param, v param.Value) (param.Value, string) {
+	if v.IsZero() {
+		v = p.Default
+	}
+	v, reason := p.Accept(v)
+	if reason == "" && v.IsZero() && p.Required {
+		reason = ReasonMissing
+	}
+	return v, reason
+}
+
+// bindMembers takes the members of a JSON object as parameters.
+func (d *Definition) bindMembers(as used, data []byte) (Params, error) {
 	members, err := ReadObject(data)
 	if err == nil {
 		err = d.checkNames(maps.Keys(members))
 	}
-	return func(p *param.Param) (param.Value, string) {
+	if err != nil {
+		return Params{}, err
+	}
+	return d.bind(as, func(p *param.Param) (param.Value, string) {
 		raw, ok := members[p.Name]
 		if !ok || string(raw) == "null" {
 			return param.Value{}, ""
 		}
 		return param.ParseJSON(p.Type, raw)
-	}, err
+	})
 }
 
-func (d *Definition) bind(value func(*param.Param) (v param.Value, reason string)) (Params, error) {
-	var out Params
+func (d *Definition) bind(as used, given func(*param.Param) (v param.Value, reason string)) (out Params, err error) {
 	for i := range d.Params {
 		p := &d.Params[i]
-		v, reason := value(p)
-		if reason == "" && v.IsZero() {
-			v = p.Default
-		}
+		v, reason := given(p)
 		if reason == "" {
-			v, reason = p.Accept(v)
+			v, reason = as(p, v)
 		}
 		if reason != "" {
 			return Params{}, &ParamError{Param: p.Name, Reason: reason}
 		}
-		switch {
-		case !v.IsZero():
+		if !v.IsZero() {
 			out.bound = append(out.bound, boundParam{p.Name, v})
-		case p.Required:
-			return Params{}, &ParamError{Param: p.Name, Reason: ReasonMissing}
 		}
 	}
 	return out, nil
@@ -182,25 +174,24 @@ func ReadObject(data []byte) (map[string]json.RawMessage, error) {
 	}
 	in := json.NewDecoder(bytes.NewReader(data))
 	members := map[string]json.RawMessage{}
-	if _, err := in.Token(); err != nil {
-		return nil, wrong(param.JSONError(err))
-	}
-	for in.More() {
-		key, err := in.Token()
-		if err != nil {
-			return nil, wrong(param.JSONError(err))
+	_, err := in.Token()
+	for err == nil && in.More() {
+		var key json.Token
+		if key, err = in.Token(); err != nil {
+			break
 		}
 		name, _ := key.(string) // the decoder accepts nothing else as a name
 		if _, twice := members[name]; twice {
 			return nil, &ParamError{Param: name, Reason: "it is given twice"}
 		}
 		var raw json.RawMessage
-		if err := in.Decode(&raw); err != nil {
-			return nil, wrong(param.JSONError(err))
-		}
+		err = in.Decode(&raw)
 		members[name] = raw
 	}
-	if _, err := in.Token(); err != nil {
+	if err == nil {
+		_, err = in.Token()
+	}
+	if err != nil {
 		return nil, wrong(param.JSONError(err))
 	}
 	if _, err := in.Token(); !errors.Is(err, io.EOF) {

@@ -110,8 +110,9 @@ func (c *Catalog) readAll(found listing, before, next *snapshot) (order []string
 		next.lastGood[name] = append(next.lastGood[name], defs...)
 	}
 	for _, path := range found.files {
-		if wrong := found.wrong[path]; wrong != nil {
-			keep(path, nil, Problems{wrong})
+		if kind := wrongKind(path); kind != "" {
+			keep(path, nil, Problems{Position{File: path}.Problem(
+				"move it away, or give it a name that does not end in .yaml or .yml", "it is a %s, not a definition file", kind)})
 			continue
 		}
 		data, err := readRegular(path, yamlfile.MaxFile)
@@ -164,14 +165,9 @@ func (c *Catalog) checkHandlers(defs []*Definition) (ps Problems) {
 		if slices.Contains(known, d.Handler) {
 			continue
 		}
-		hint := phrase.DidYouMean(d.Handler, known)
-		switch {
-		case len(known) == 0:
-			hint = "no handlers are registered"
-		case hint == "":
-			hint = "registered: " + strings.Join(known, ", ")
-		default:
-			hint += " registered: " + strings.Join(known, ", ")
+		hint := "no handlers are registered"
+		if len(known) > 0 {
+			hint = strings.TrimSpace(phrase.DidYouMean(d.Handler, known) + " registered: " + strings.Join(known, ", "))
 		}
 		ps = append(ps, d.handlerAt.Problem(hint, "unknown handler %q", d.Handler))
 	}

@@ -97,15 +97,10 @@ func (d *Delivery) Name(v Values) (string, error) {
 	if address == "" {
 		return "", nil
 	}
-	var b strings.Builder
-	for p := range pieces(address) {
-		if p.ref == "" {
-			b.WriteString(p.literal)
-		} else {
-			b.WriteString(strings.ReplaceAll(url.QueryEscape(v.reference(p.ref)), "+", "%20"))
-		}
-	}
-	return b.String(), outbox.CheckAddress(b.String())
+	address = replace(address, func(ref string) string {
+		return strings.ReplaceAll(url.QueryEscape(v.reference(ref)), "+", "%20")
+	})
+	return address, outbox.CheckAddress(address)
 }
 
 // ArtifactReference is the placeholder for the name of an artifact in a key.

@@ -39,16 +39,33 @@ func Expand(s string, v Values) string {
 	if !strings.Contains(s, "${") {
 		return s
 	}
+	return replace(s, v.reference)
+}
+
+// replace replaces the references in a text.
+func replace(s string, by func(ref string) string) string {
 	var b strings.Builder
 	for p := range pieces(s) {
+		b.WriteString(p.literal)
 		if p.ref != "" {
-			b.WriteString(v.reference(p.ref))
-		} else {
-			b.WriteString(p.literal)
+			b.WriteString(by(p.ref))
 		}
 	}
 	return b.String()
 }
+
+// firstReference returns the first reference in a text, "" if there is none.
+func firstReference(s string) string {
+	for p := range pieces(s) {
+		if p.ref != "" {
+			return p.ref
+		}
+	}
+	return ""
+}
+
+// refers reports whether a text has a reference.
+func refers(s string) bool { return firstReference(s) != "" }
 
 // piece is a part of a string: literal text, or a reference without ${ and }.
 type piece struct{ literal, ref string }

@@ -11,10 +11,9 @@ import (
 
 // listing is the result of listing the job folders.
 type listing struct {
-	files    []string            // definition files, in the order in which they are read
-	wrong    map[string]*Problem // those of files that are no regular file, and are not opened
-	folders  []string            // every folder that was listed
-	unread   []string            // folders that could not be listed
+	files    []string // definition files, in the order in which they are read
+	folders  []string // every folder that was listed
+	unread   []string // folders that could not be listed
 	problems Problems
 }
 
@@ -26,7 +25,7 @@ const ConfigurationFile = "jobdir.yaml"
 // with a dot and the daemon's configuration. Anything but a regular file with such a name is a problem; a folder
 // is listed too.
 func listFolders(dirs []string) listing {
-	l := listing{wrong: map[string]*Problem{}}
+	var l listing
 	for _, dir := range dirs {
 		l.walk(filepath.Clean(dir), true)
 	}
@@ -57,12 +56,6 @@ func (l *listing) walk(dir string, top bool) {
 		}
 		if isDefinition(e.Name()) && !slices.Contains(l.files, path) {
 			l.files = append(l.files, path)
-			if kind := wrongKind(path, e); kind != "" {
-				l.wrong[path] = &Problem{
-					File: path, Message: "it is a " + kind + ", not a definition file",
-					Hint: "move it away, or give it a name that does not end in .yaml or .yml",
-				}
-			}
 		}
 		if e.IsDir() {
 			l.walk(path, false)
@@ -86,25 +79,18 @@ func isDefinition(name string) bool {
 	return (ext == ".yaml" || ext == ".yml") && name != ConfigurationFile
 }
 
-// wrongKind returns what an entry is if it is neither a regular file nor a link to one, else "". A broken link
-// is not wrong: reading it reports the error.
-func wrongKind(path string, e fs.DirEntry) string {
-	mode := e.Type()
-	if mode&fs.ModeSymlink != 0 {
-		info, err := os.Stat(path)
-		if err != nil {
-			return ""
-		}
-		mode = info.Mode()
-	}
+// wrongKind returns what a file is if it is neither a regular file nor a link to one, else "": it is not opened. Reading
+// reports the error of a broken link.
+func wrongKind(path string) string {
+	info, err := os.Stat(path)
 	switch {
-	case mode.IsRegular():
+	case err != nil || info.Mode().IsRegular():
 		return ""
-	case mode.IsDir():
+	case info.IsDir():
 		return "folder"
-	case mode&fs.ModeNamedPipe != 0:
+	case info.Mode()&fs.ModeNamedPipe != 0:
 		return "fifo"
-	case mode&fs.ModeSocket != 0:
+	case info.Mode()&fs.ModeSocket != 0:
 		return "socket"
 	}
 	return "device"

@@ -82,12 +82,14 @@ func (w wordForm) MatchString(s string) bool {
 }
 
 var (
-	namePart     = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*$`)
-	endpointName = words(`[a-z0-9][a-z0-9_-]*`, 63)
-	handlerName  = words(`[A-Za-z0-9][A-Za-z0-9_./-]*`, 127)
-	envName      = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	tagText      = words(`[^\s,\x00-\x1f\x7f]+`, 64)
+	namePart    = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*$`)
+	shortName   = words(`[a-z0-9][a-z0-9_-]*`, 63) // of an endpoint, a lane, a limit, a step, a milestone
+	handlerName = words(`[A-Za-z0-9][A-Za-z0-9_./-]*`, 127)
+	envName     = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	tagText     = words(`[^\s,\x00-\x1f\x7f]+`, 64)
 )
+
+const shortNameHint = "small letters, digits, _ and -, a letter or digit first, 63 characters at most"
 
 var (
 	reservedGroups = []string{"api", "ui", "healthz", "readyz", "metrics", "openapi.json"}
@@ -200,17 +202,13 @@ func readTags(j *jobDecoder, n *yamlfile.Node, key string) {
 	j.def.Tags = j.Names(n, key, "tag", "up to 64 characters without spaces and commas", tagText.MatchString)
 }
 
-func readEnv(j *jobDecoder, n *yamlfile.Node, _ string) {
-	if n.Kind != yamlfile.Mapping {
-		j.Fail(n, "write NAME: VALUE", "env must be a mapping, not %s", n.Kind)
-		return
-	}
+func readEnv(j *jobDecoder, n *yamlfile.Node, key string) {
 	job := j.def.Env // which a step has too
 	j.def.Env = nil
 	given := func(name string) bool {
 		return slices.ContainsFunc(j.def.Env, func(v EnvVar) bool { return v.Name == name })
 	}
-	for _, e := range n.Entries {
+	for _, e := range j.Pairs(n, key, "write NAME: VALUE") {
 		name := e.Key.Text
 		switch {
 		case !envName.MatchString(name):

@@ -18,8 +18,6 @@ const (
 	maxPairs   = 32
 )
 
-const fromNoParameter = "a secret comes from no parameter"
-
 // fixedAddress is what a URL has before anything that depends on the operation: the host is nothing that a
 // parameter chooses.
 var fixedAddress = regexp.MustCompile(`^https?://[^/?#$]+/`)
@@ -145,8 +143,7 @@ func (j *jobDecoder) targetText(key *outbox.Key, n *yamlfile.Node, s string) {
 		j.address(key, n, s)
 		return
 	}
-	if key.Fixed != "" && refers(s) {
-		j.unreferenced(n, key.Name, key.Fixed)
+	if key.Fixed != "" && !j.unreferenced(n, key.Name, key.Fixed) {
 		return
 	}
 	if key.Check != nil {
@@ -168,8 +165,7 @@ func (j *jobDecoder) place(key *outbox.Key, of outbox.Type, n *yamlfile.Node, s 
 		verb = "have the " + string(of)
 	}
 	switch {
-	case of == outbox.SecretFileKey && refers(s):
-		j.unreferenced(n, key.Name, fromNoParameter)
+	case of == outbox.SecretFileKey && !j.unreferenced(n, key.Name, "a secret comes from no parameter"):
 	case of == outbox.SecretEnvKey && !outbox.SecretName.MatchString(s):
 		j.Fail(n, "it is a name that begins with "+outbox.SecretPrefix+", which no command gets", "%s cannot %s %q", key.Name,
 			verb, phrase.Clip(s))
@@ -179,26 +175,7 @@ func (j *jobDecoder) place(key *outbox.Key, of outbox.Type, n *yamlfile.Node, s 
 }
 
 // sample returns a text with an x for each reference.
-func sample(s string) string {
-	var b strings.Builder
-	for p := range pieces(s) {
-		b.WriteString(p.literal)
-		if p.ref != "" {
-			b.WriteByte('x')
-		}
-	}
-	return b.String()
-}
-
-// refers reports whether a text has a reference.
-func refers(s string) bool {
-	for p := range pieces(s) {
-		if p.ref != "" {
-			return true
-		}
-	}
-	return false
-}
+func sample(s string) string { return replace(s, func(string) string { return "x" }) }
 
 // address checks a URL whose path and query may depend on the operation.
 func (j *jobDecoder) address(key *outbox.Key, n *yamlfile.Node, s string) {
@@ -214,15 +191,11 @@ func (j *jobDecoder) address(key *outbox.Key, n *yamlfile.Node, s string) {
 
 // pairs decodes a mapping of names to texts, or to where secrets are.
 func (j *jobDecoder) pairs(d *Delivery, key *outbox.Key, n *yamlfile.Node) {
-	if n.Kind != yamlfile.Mapping {
-		j.Fail(n, "write NAME: VALUE", "%s must be a mapping, not %s", key.Name, n.Kind)
-		return
-	}
 	if len(n.Entries) > maxPairs {
 		j.Fail(n, "", "%s has more than %d names", key.Name, maxPairs)
 	}
 	size := 0
-	for _, e := range n.Entries {
+	for _, e := range j.Pairs(n, key.Name, "write NAME: VALUE") {
 		name := j.pairName(d, key, e.Key)
 		if s, ok := j.pairValue(key, name, e.Value); ok {
 			size += len(name) + len(s)
@@ -300,12 +273,11 @@ func (j *jobDecoder) deliveredKey(d *Delivery, n *yamlfile.Node) {
 	}
 }
 
-// unreferenced refuses references where they mean nothing.
-func (j *jobDecoder) unreferenced(n *yamlfile.Node, what, hint string) {
-	for p := range pieces(n.Text) {
-		if p.ref != "" {
-			j.Fail(n, hint, "%s cannot have ${%s}", what, phrase.Clip(p.ref))
-			return
-		}
+// unreferenced refuses references where they mean nothing, and reports whether there are none.
+func (j *jobDecoder) unreferenced(n *yamlfile.Node, what, hint string) bool {
+	ref := firstReference(n.Text)
+	if ref != "" {
+		j.Fail(n, hint, "%s cannot have ${%s}", what, phrase.Clip(ref))
 	}
+	return ref == ""
 }

@@ -67,7 +67,7 @@ func (j *jobDecoder) checkAddress() {
 			j.Fail(j.root, "every job has a group and a name", "the key %q is missing", key)
 		}
 	}
-	if len(j.Problems) == 0 && !endpointName.MatchString(j.def.Endpoint()) {
+	if len(j.Problems) == 0 && !shortName.MatchString(j.def.Endpoint()) {
 		j.Fail(j.root, "group and name together have at most 62 characters",
 			"the endpoint name %q is longer than 63 characters", j.def.Endpoint())
 	}

@@ -11,12 +11,8 @@ import (
 
 var paramName = words(`[A-Za-z][A-Za-z0-9_]*`, 63)
 
-func readParams(j *jobDecoder, n *yamlfile.Node, _ string) {
-	if n.Kind != yamlfile.Mapping {
-		j.Fail(n, "write NAME: {type: string}", "params must be a mapping, not %s", n.Kind)
-		return
-	}
-	for _, e := range n.Entries {
+func readParams(j *jobDecoder, n *yamlfile.Node, key string) {
+	for _, e := range j.Pairs(n, key, "write NAME: {type: string}") {
 		name := e.Key.Text
 		folded := slices.IndexFunc(j.def.Params, func(p param.Param) bool { return strings.EqualFold(p.Name, name) })
 		switch {

@@ -20,12 +20,7 @@ const (
 	maxOutputs = 64
 )
 
-var (
-	stepName   = words(`[a-z0-9][a-z0-9_-]*`, 63)
-	outputName = words(`[A-Za-z_][A-Za-z0-9_]*`, 63)
-)
-
-const stepNameHint = "small letters, digits, _ and -, a letter or digit first, 63 characters at most"
+var outputName = words(`[A-Za-z_][A-Za-z0-9_]*`, 63)
 
 // readSteps decodes the steps when all other keys of the job are known, each into a copy of the definition of the job.
 // checkSteps does the rest.
@@ -59,14 +54,14 @@ func (j *jobDecoder) readSteps() {
 
 func readStepName(s *jobDecoder, n *yamlfile.Node, key string) {
 	name, ok := s.Text(n, key)
-	if ok && !stepName.MatchString(name) {
-		s.Fail(n, stepNameHint, "name cannot be %q", phrase.Clip(name))
+	if ok && !shortName.MatchString(name) {
+		s.Fail(n, shortNameHint, "name cannot be %q", phrase.Clip(name))
 	}
 	s.step.Name = name
 }
 
 func readMilestone(s *jobDecoder, n *yamlfile.Node, key string) {
-	s.step.Milestone = s.milestone(n, n, key)
+	s.step.Milestone = s.milestone(n, key)
 }
 
 func readWhen(s *jobDecoder, n *yamlfile.Node, key string) {
@@ -149,26 +144,22 @@ func (j *jobDecoder) checkStep(whole bool) {
 }
 
 // milestone reads the name of a milestone; key names it in messages.
-func (j *jobDecoder) milestone(n, at *yamlfile.Node, key string) string {
+func (j *jobDecoder) milestone(n *yamlfile.Node, key string) string {
 	name, ok := j.Text(n, key)
 	switch {
 	case !ok:
 	case name == statefs.FirstPhase:
-		j.Fail(at, "it is the phase before the first milestone", "a milestone cannot be %q", name)
-	case !stepName.MatchString(name):
-		j.Fail(at, stepNameHint, "a milestone cannot be %q", phrase.Clip(name))
+		j.Fail(n, "it is the phase before the first milestone", "a milestone cannot be %q", name)
+	case !shortName.MatchString(name):
+		j.Fail(n, shortNameHint, "a milestone cannot be %q", phrase.Clip(name))
 	}
 	return name
 }
 
 // readMilestones decodes the milestones that are reached when all of a set of steps are done.
-func readMilestones(j *jobDecoder, n *yamlfile.Node, _ string) {
-	if n.Kind != yamlfile.Mapping {
-		j.Fail(n, "write NAME: [STEP, STEP]", "milestones must be a mapping, not %s", n.Kind)
-		return
-	}
-	for _, e := range n.Entries {
-		m := Milestone{Name: j.milestone(e.Key, e.Key, "a milestone")}
+func readMilestones(j *jobDecoder, n *yamlfile.Node, key string) {
+	for _, e := range j.Pairs(n, key, "write NAME: [STEP, STEP]") {
+		m := Milestone{Name: j.milestone(e.Key, "a milestone")}
 		place := milestonePlace{at: e.Key}
 		for _, el := range j.List(e.Value, "a milestone") {
 			name, ok := j.Text(el, "a step of a milestone")

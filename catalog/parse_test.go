@@ -196,7 +196,7 @@ func FuzzParse(f *testing.F) {
 		}
 		for _, d := range defs {
 			checkStable(t, d)
-			if !endpointName.MatchString(d.Endpoint()) {
+			if !shortName.MatchString(d.Endpoint()) {
 				t.Errorf("endpoint name %q", d.Endpoint())
 			}
 		}

@@ -9,10 +9,8 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-var limitName = words(`[a-z0-9][a-z0-9_-]*`, 63)
-
 // LimitName reports whether a name is valid for a limit.
-func LimitName(name string) bool { return limitName.MatchString(name) }
+func LimitName(name string) bool { return shortName.MatchString(name) }
 
 // MaxKey is the length of the longest key, in bytes.
 const MaxKey = 512
@@ -66,7 +64,7 @@ func readLane(j *jobDecoder, n *yamlfile.Node, key string) {
 	case s == statefs.AllLanes:
 		j.Fail(n, "it means every lane", "lane cannot be %q", s)
 	case !statefs.ValidLane(s):
-		j.Fail(n, queueNameHint, "lane cannot be %q", phrase.Clip(s))
+		j.Fail(n, shortNameHint, "lane cannot be %q", phrase.Clip(s))
 	}
 	j.def.Lane = s
 }
@@ -84,10 +82,8 @@ func readKey(j *jobDecoder, n *yamlfile.Node, key string) {
 	j.def.Key = s
 }
 
-const queueNameHint = "small letters, digits, _ and -, a letter or digit first, 63 characters at most"
-
 func readLimits(j *jobDecoder, n *yamlfile.Node, key string) {
-	j.def.Limits = j.Names(n, key, "limit", queueNameHint, LimitName)
+	j.def.Limits = j.Names(n, key, "limit", shortNameHint, LimitName)
 	if len(j.def.Limits) > maxLimits {
 		j.Fail(n, "", "limits has more than %d names", maxLimits)
 	}

@@ -53,13 +53,9 @@ func checkCron(j *jobDecoder, n *yamlfile.Node) {
 }
 
 // readScheduleParams reads the parameters of the starts as they are written.
-func readScheduleParams(j *jobDecoder, n *yamlfile.Node, _ string) {
+func readScheduleParams(j *jobDecoder, n *yamlfile.Node, key string) {
 	j.scheduleParams = url.Values{}
-	if n.Kind != yamlfile.Mapping {
-		j.Fail(n, "write NAME: VALUE", "params must be a mapping, not %s", n.Kind)
-		return
-	}
-	for _, e := range n.Entries {
+	for _, e := range j.Pairs(n, key, "write NAME: VALUE") {
 		if text, ok := j.Written(e.Value, "the value of "+phrase.Clip(e.Key.Text)); ok {
 			j.scheduleParams.Add(e.Key.Text, text)
 		}

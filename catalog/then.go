@@ -117,13 +117,9 @@ func readThenJob(j *jobDecoder, n *yamlfile.Node, key string) {
 	j.def.thenAt.job = j.Position(n)
 }
 
-func readThenParams(j *jobDecoder, n *yamlfile.Node, _ string) {
+func readThenParams(j *jobDecoder, n *yamlfile.Node, key string) {
 	t := j.def.Then
-	if n.Kind != yamlfile.Mapping {
-		j.Fail(n, "write NAME: VALUE", "params must be a mapping, not %s", n.Kind)
-		return
-	}
-	for _, e := range n.Entries {
+	for _, e := range j.Pairs(n, key, "write NAME: VALUE") {
 		name := e.Key.Text
 		if slices.ContainsFunc(t.Params, func(p ThenParam) bool { return p.Name == name }) {
 			j.Fail(e.Key, "", "the parameter %q is given twice", phrase.Clip(name))

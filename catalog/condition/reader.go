@@ -119,31 +119,26 @@ func (r *reader) member(node *ast.Node, n *ast.MemberNode) {
 	path := memberPath(n)
 	switch {
 	case len(path) == 2 && path[0] == "params":
-		r.param(path[1])
+		r.check(r.scope.Param(path[1]))
 		r.replace(node, &r.condition.Uses.Params, strings.Join(path, "."), path[1])
 	case len(path) < 3 || path[0] != "steps":
 	case len(path) == 3 && path[2] == "status":
-		if wrong, hint := r.scope.Step(path[1]); wrong != "" {
-			r.refuse(hint, "%s", wrong)
-		}
+		r.check(r.scope.Step(path[1]))
 		r.replace(node, &r.condition.Uses.Statuses, strings.Join(path, "."), path[1])
 	case path[2] != "outputs":
-		if wrong, hint := r.scope.Step(path[1]); wrong != "" {
-			r.refuse(hint, "%s", wrong)
-		}
+		r.check(r.scope.Step(path[1]))
 		r.refuse(cmp.Or(phrase.DidYouMean(path[2], []string{"outputs", "status"}), "it has outputs and status"),
 			"a step has no %q", phrase.Clip(path[2]))
 	case len(path) == 4:
-		if wrong, hint := r.scope.Output(path[1], path[3]); wrong != "" {
-			r.refuse(hint, "%s", wrong)
-		}
+		r.check(r.scope.Output(path[1], path[3]))
 		ref := strings.Join(path, ".")
 		r.replace(node, &r.condition.Uses.Outputs, ref, ref)
 	}
 }
 
-func (r *reader) param(name string) {
-	if wrong, hint := r.scope.Param(name); wrong != "" {
+// check refuses what is wrong, "" if nothing is.
+func (r *reader) check(wrong, hint string) {
+	if wrong != "" {
 		r.refuse(hint, "%s", wrong)
 	}
 }

@@ -180,6 +180,14 @@ func (d *Decoder) Duration(n *Node, key string, most time.Duration, without stri
 	return length
 }
 
+// Pairs returns the entries of a mapping whose names are free.
+func (d *Decoder) Pairs(n *Node, what, hint string) []entry {
+	if n.Kind != Mapping {
+		d.Fail(n, hint, "%s must be a mapping, not %s", what, n.Kind)
+	}
+	return n.Entries
+}
+
 // Names reads a list of texts without doubles; what names one of them in messages.
 func (d *Decoder) Names(n *Node, key, what, hint string, valid func(string) bool) []string {
 	var list []string
