@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"slices"
@@ -55,19 +56,8 @@ type Outbox struct {
 
 // New makes an Outbox, which does nothing before Run.
 func New(c Config) *Outbox {
-	if c.Workers == 0 {
-		c.Workers = DefaultWorkers
-	}
-	if c.PerTarget == 0 {
-		c.PerTarget = DefaultPerTarget
-	}
-	if c.Changed == nil {
-		c.Changed = func(TargetState) {}
-	}
-	plan := NewPlan(c.Workers, c.PerTarget, rand.Float64)
-	if c.Probe > 0 {
-		plan.probe = c.Probe
-	}
+	plan := NewPlan(cmp.Or(c.Workers, DefaultWorkers), cmp.Or(c.PerTarget, DefaultPerTarget), rand.Float64)
+	plan.probe = cmp.Or(c.Probe, ProbeInterval)
 	return &Outbox{
 		deliver: c.Deliver, changed: c.Changed, wake: make(chan struct{}, 1), plan: plan,
 		waiters: make(map[statefs.EntryName][]*waiter),
@@ -95,7 +85,7 @@ func (o *Outbox) Hold(name statefs.EntryName, label string, created time.Time) {
 func (o *Outbox) Forget(name statefs.EntryName) {
 	o.note(func(p *Plan) {
 		p.Forget(name)
-		o.release(name, anyone)
+		o.release(name, func(*waiter) bool { return true })
 	})
 }
 
@@ -180,28 +170,29 @@ func (o *Outbox) dispatch(ctx context.Context, workers *sync.WaitGroup) (due tim
 		if !ok {
 			return o.plan.Due(time.Now())
 		}
-		o.begin(name)
+		for _, w := range o.waiters[name] {
+			w.begun = true
+		}
 		workers.Go(func() { o.try(ctx, name) })
 	}
 }
 
 func (o *Outbox) try(ctx context.Context, name statefs.EntryName) {
 	outcome := o.deliver(ctx, name)
-	var changed []TargetState
+	var changed *TargetState
 	o.change(func(p *Plan) {
 		switch {
 		case outcome.Settled:
-			p.Settled(name)
+			changed = p.Settled(name)
 		case outcome.LocalFault:
 			p.Defer(name, time.Now())
 		default:
-			p.Failed(name, time.Now(), outcome.After, outcome.Reason)
+			changed = p.Failed(name, time.Now(), outcome.After, outcome.Reason)
 		}
-		changed = p.Changes()
 		o.release(name, func(w *waiter) bool { return w.begun || outcome.Settled })
 	})
-	for _, t := range changed {
-		o.changed(t)
+	if changed != nil && o.changed != nil {
+		o.changed(*changed)
 	}
 }
 
@@ -226,13 +217,6 @@ func (o *Outbox) Await(name statefs.EntryName) (done <-chan struct{}, stop func(
 	}
 }
 
-// begin marks the waiters of an entry when a try of it begins. The caller holds the lock.
-func (o *Outbox) begin(name statefs.EntryName) {
-	for _, w := range o.waiters[name] {
-		w.begun = true
-	}
-}
-
 // release wakes the chosen waiters of an entry. The caller holds the lock.
 func (o *Outbox) release(name statefs.EntryName, chosen func(*waiter) bool) {
 	left := slices.DeleteFunc(o.waiters[name], func(w *waiter) bool {
@@ -246,5 +230,3 @@ func (o *Outbox) release(name statefs.EntryName, chosen func(*waiter) bool) {
 		delete(o.waiters, name)
 	}
 }
-
-func anyone(*waiter) bool { return true }

@@ -52,7 +52,6 @@ type Plan struct {
 	trying           map[statefs.EntryName]*target
 	deferred         entryHeap // entries in the state Deferred
 	sequence         uint64
-	changed          []TargetState // targets that went down or came up since Changes
 }
 
 // target is the state of one Destination.
@@ -106,21 +105,23 @@ func (p *Plan) State(name statefs.EntryName) EntryState {
 }
 
 // Expect registers an entry whose file exists before the end of its operation is durable.
-func (p *Plan) Expect(name statefs.EntryName, created time.Time) {
-	if p.entries[name] == nil {
-		p.entries[name] = &entry{name: name, created: created.UnixNano(), state: Expected}
+func (p *Plan) Expect(name statefs.EntryName, created time.Time) { p.entry(name, created) }
+
+// entry returns the entry of a name, which is expected if it is new.
+func (p *Plan) entry(name statefs.EntryName, created time.Time) *entry {
+	e := p.entries[name]
+	if e == nil {
+		e = &entry{name: name, created: created.UnixNano(), state: Expected}
+		p.entries[name] = e
 	}
+	return e
 }
 
 // Add schedules an entry. It does not change an entry that already has a target.
 func (p *Plan) Add(name statefs.EntryName, at Destination, created time.Time) {
-	e := p.entries[name]
-	if e != nil && e.target != nil {
+	e := p.entry(name, created)
+	if e.target != nil {
 		return
-	}
-	if e == nil {
-		e = &entry{name: name}
-		p.entries[name] = e
 	}
 	t := p.targets[at.Key]
 	if t == nil {
@@ -144,11 +145,7 @@ func (p *Plan) wait(e *entry) {
 
 // Hold registers an entry that waits for a person. label is that of its target.
 func (p *Plan) Hold(name statefs.EntryName, label string, created time.Time) {
-	e := p.entries[name]
-	if e == nil {
-		e = &entry{name: name, created: created.UnixNano()}
-		p.entries[name] = e
-	}
+	e := p.entry(name, created)
 	p.detach(e)
 	e.label, e.state = label, Held
 }
@@ -345,23 +342,21 @@ func (l *entryHeap) Pop() any {
 }
 
 // Settled ends a try after which the entry is finished: its target accepted or refused it, so the
-// target is up. An entry that was put on hold during the try stays.
-func (p *Plan) Settled(name statefs.EntryName) {
-	p.finishTry(name, func(t *target, e *entry) {
+// target is up. An entry that was put on hold during the try stays. It returns the target if that
+// came up.
+func (p *Plan) Settled(name statefs.EntryName) *TargetState {
+	return p.finishTry(name, func(t *target, e *entry) {
 		if e != nil {
 			p.Forget(name)
 		}
-		if t.down {
-			t.down, t.reason = false, ""
-			p.changed = append(p.changed, t.state())
-		}
+		t.down, t.reason = false, ""
 	})
 }
 
 // Failed ends a try after which the entry waits again and its target is down. after is how long the
-// target asks not to be contacted, 0 when it does not ask.
-func (p *Plan) Failed(name statefs.EntryName, now time.Time, after time.Duration, reason string) {
-	p.finishTry(name, func(t *target, e *entry) {
+// target asks not to be contacted, 0 when it does not ask. It returns the target if that went down.
+func (p *Plan) Failed(name statefs.EntryName, now time.Time, after time.Duration, reason string) *TargetState {
+	return p.finishTry(name, func(t *target, e *entry) {
 		if !t.probeRequested { // a try that began before a user's request proves nothing about the target since
 			t.next = now.Add(max(p.probe+p.withJitter(p.probe), min(after, maxRetryAfter)))
 		}
@@ -371,7 +366,6 @@ func (p *Plan) Failed(name statefs.EntryName, now time.Time, after time.Duration
 		}
 		if !t.down {
 			t.down, t.since = true, now
-			p.changed = append(p.changed, t.state())
 		}
 	})
 }
@@ -407,23 +401,22 @@ func (p *Plan) withJitter(of time.Duration) time.Duration {
 	return time.Duration(p.jitter() * probeJitter * float64(of))
 }
 
-// finishTry ends a try. then gets nil for an entry that was forgotten or put on hold during the
-// try.
-func (p *Plan) finishTry(name statefs.EntryName, then func(t *target, e *entry)) {
+// finishTry ends a try, and returns the target if it went down or came up. then gets nil for an
+// entry that was forgotten or put on hold during the try.
+func (p *Plan) finishTry(name statefs.EntryName, then func(t *target, e *entry)) (changed *TargetState) {
 	t, e := p.trying[name], p.entries[name]
+	wasDown := t.down
 	delete(p.trying, name)
 	t.busy--
 	if e != nil && e.state != Busy {
 		e = nil
 	}
 	then(t, e)
+	if t.down != wasDown {
+		state := t.state()
+		changed = &state
+	}
 	p.tidy(t)
-}
-
-// Changes returns the targets that went down or came up since the last call.
-func (p *Plan) Changes() []TargetState {
-	changed := p.changed
-	p.changed = nil
 	return changed
 }
 

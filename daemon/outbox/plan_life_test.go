@@ -31,10 +31,9 @@ func TestDeferred(t *testing.T) {
 		take(t, p, due, nameOf(t, 0))
 		now = due
 	}
-	if len(p.Changes()) != 0 {
-		t.Error("the target went down")
+	if changed := p.Settled(nameOf(t, 0)); changed != nil {
+		t.Errorf("the target went down: %+v", changed)
 	}
-	p.Settled(nameOf(t, 0))
 	if len(p.targets) != 0 || len(p.entries) != 0 || len(p.deferred.list) != 0 {
 		t.Errorf("left are %v, %v, %v", p.targets, p.entries, p.deferred.list)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -32,20 +33,9 @@ var notPublic = []netip.Prefix{
 // mayReach reports whether a webhook may connect to an address.
 func mayReach(addr netip.Addr, allow []netip.Prefix) bool {
 	addr = addr.Unmap().WithZone("")
-	for _, prefix := range allow {
-		if prefix.Contains(addr) {
-			return true
-		}
-	}
-	if !addr.IsGlobalUnicast() || addr.IsPrivate() {
-		return false
-	}
-	for _, prefix := range notPublic {
-		if prefix.Contains(addr) {
-			return false
-		}
-	}
-	return true
+	has := func(prefix netip.Prefix) bool { return prefix.Contains(addr) }
+	public := addr.IsGlobalUnicast() && !addr.IsPrivate() && !slices.ContainsFunc(notPublic, has)
+	return public || slices.ContainsFunc(allow, has)
 }
 
 // control refuses a connection before it is made. It checks the address that is really connected

@@ -13,7 +13,10 @@ func downWith(t *testing.T, many, perTarget int) *Plan {
 	p := planOf(100, perTarget)
 	p.Add(nameOf(t, 0), at("a"), began)
 	take(t, p, began, nameOf(t, 0))
-	p.Failed(nameOf(t, 0), began, 0, "away")
+	if went := p.Failed(nameOf(t, 0), began, 0, "away"); went == nil || !went.Down || went.Reason != "away" ||
+		went.Label != "the target a" {
+		t.Fatalf("the target is %+v", went)
+	}
 	for n := 1; n < many; n++ {
 		p.Add(nameOf(t, n), at("a"), began)
 	}
@@ -27,10 +30,8 @@ func TestRetryNow(t *testing.T) {
 	take(t, p, began)
 	p.RetryNow(nameOf(t, 2))
 	take(t, p, began, nameOf(t, 2))
-	p.Settled(nameOf(t, 2))
-	if changes := p.Changes(); len(changes) != 2 || !changes[0].Down || changes[0].Reason != "away" ||
-		changes[0].Label != "the target a" || changes[1].Down || changes[1].Waiting != 2 {
-		t.Errorf("the changes are %+v", changes)
+	if came := p.Settled(nameOf(t, 2)); came == nil || came.Down || came.Waiting != 2 {
+		t.Errorf("the target is %+v", came)
 	}
 	p.RetryNow(nameOf(t, 2)) // it was delivered
 	take(t, p, began, nameOf(t, 1))

@@ -198,7 +198,7 @@ func (s *S3) Deliver(ctx context.Context, p Parcel) (Receipt, error) {
 	if err != nil {
 		return Receipt{}, err
 	}
-	defer c.close()
+	defer c.stall.stop()
 	if content.Size() > s.partBytes(0) {
 		return c.upload(p, content)
 	}
@@ -243,8 +243,6 @@ func (s *S3) connect(ctx context.Context) (*connection, error) {
 	}
 	return &connection{S3: s, secrets: secrets, core: minio.Core{Client: client}, ctx: ctx, stall: stall, transport: r}, nil
 }
-
-func (c *connection) close() { c.stall.stop() }
 
 // options returns the options with which an object is stored.
 func (c *connection) options(p Parcel) minio.PutObjectOptions {

@@ -53,9 +53,14 @@ var operatorAdvice = map[string]string{
 	"PermanentRedirect":            "write the endpoint of its region into the job",
 }
 
+// where says which request an error is about.
+func (c *connection) where(object string) string {
+	return fmt.Sprintf("put %q into bucket %s at %s", object, c.Bucket, c.Endpoint)
+}
+
 // explain turns an error of a request into an error with the remedy. Its text contains no secret.
 func (c *connection) explain(object string, err error) error {
-	where := fmt.Sprintf("put %q into bucket %s at %s", object, c.Bucket, c.Endpoint)
+	where := c.where(object)
 	if c.ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", where, context.Cause(c.ctx))
 	}

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -25,10 +26,7 @@ const (
 // partBytes returns the part size for content of size bytes. It doubles the configured size until
 // maxParts suffice.
 func (s *S3) partBytes(size int64) int64 {
-	part := s.PartBytes
-	if part <= 0 {
-		part = DefaultPartBytes
-	}
+	part := cmp.Or(s.PartBytes, DefaultPartBytes)
 	for part*maxParts < size {
 		part *= 2
 	}
@@ -51,39 +49,56 @@ func (c *connection) upload(p Parcel, content Content) (Receipt, error) {
 			return Receipt{}, err
 		}
 	}
-	sum, sums := sha256.New(), sha256.New()
 	var parts []minio.CompletePart
-	for at := int64(0); at < up.Bytes; at += up.PartBytes {
-		size := min(up.PartBytes, up.Bytes-at)
-		one := sha256.New()
-		if err := hashed(io.MultiWriter(sum, one), io.NewSectionReader(content, at, size), size); err != nil {
-			return Receipt{}, err
-		}
-		c.stall.moved()
-		digest := one.Sum(nil)
-		sums.Write(digest)
+	digest, want, err := c.hashParts(content, up.PartBytes, func(digest []byte, content *io.SectionReader) error {
 		part := minio.CompletePart{PartNumber: len(parts) + 1, ChecksumSHA256: base64.StdEncoding.EncodeToString(digest)}
-		if old, ok := there[part.PartNumber]; ok && old.Size == size && old.ChecksumSHA256 == part.ChecksumSHA256 {
-			part.ETag = old.ETag
-		} else if part.ETag, err = c.part(p, up, part, digest, io.NewSectionReader(content, at, size)); err != nil {
-			return Receipt{}, err
+		old := there[part.PartNumber]
+		if part.ETag = old.ETag; old.Size != content.Size() || old.ChecksumSHA256 != part.ChecksumSHA256 {
+			if part.ETag, err = c.part(p, up, part, digest, content); err != nil {
+				return err
+			}
 		}
 		parts = append(parts, part)
+		return nil
+	})
+	if err != nil {
+		return Receipt{}, err
 	}
 	info, err := c.core.CompleteMultipartUpload(c.ctx, c.Bucket, p.Name, up.ID, parts, minio.PutObjectOptions{})
 	if err != nil {
 		return Receipt{}, c.unfinished(p, err)
 	}
-	want := composite(sums.Sum(nil), len(parts))
-	if got := info.ChecksumSHA256; got != "" && got != want && got != base64.StdEncoding.EncodeToString(sum.Sum(nil)) {
-		return Receipt{},
-			fmt.Errorf("put %q into bucket %s at %s: the server has put together something else (its SHA-256 is %s, not %s)",
-				p.Name, c.Bucket, c.Endpoint, got, want)
+	if got := info.ChecksumSHA256; got != "" && got != want && got != base64.StdEncoding.EncodeToString(digest) {
+		return Receipt{}, fmt.Errorf("%s: the server has put together something else (its SHA-256 is %s, not %s)",
+			c.where(p.Name), got, want)
 	}
 	if err := p.Keep(nil); err != nil {
 		return Receipt{}, err
 	}
-	return c.receipt(p, up.Bytes, sum.Sum(nil), info.ETag), nil
+	return c.receipt(p, up.Bytes, digest, info.ETag), nil
+}
+
+// hashParts calls send for each part of a content with the SHA-256 of it. It returns the SHA-256 of the
+// whole, and that of a multipart object in the notation of servers: the hash of the parts' hashes, and
+// the number of parts.
+func (c *connection) hashParts(content Content, partBytes int64,
+	send func(digest []byte, part *io.SectionReader) error,
+) (digest []byte, composite string, err error) {
+	sum, sums, parts := sha256.New(), sha256.New(), 0
+	for at := int64(0); at < content.Size(); at += partBytes {
+		size := min(partBytes, content.Size()-at)
+		one := sha256.New()
+		if err := hashed(io.MultiWriter(sum, one), io.NewSectionReader(content, at, size), size); err != nil {
+			return nil, "", err
+		}
+		c.stall.moved()
+		sums.Write(one.Sum(nil))
+		if err := send(one.Sum(nil), io.NewSectionReader(content, at, size)); err != nil {
+			return nil, "", err
+		}
+		parts++
+	}
+	return sum.Sum(nil), fmt.Sprintf("%s-%d", base64.StdEncoding.EncodeToString(sums.Sum(nil)), parts), nil
 }
 
 // begin creates an upload on the server. The upload is persisted before any part is sent.
@@ -104,12 +119,11 @@ func (c *connection) begin(p Parcel, size int64) (*statefs.Upload, error) {
 
 // part sends one part and returns its ETag.
 func (c *connection) part(p Parcel, up *statefs.Upload, part minio.CompletePart, digest []byte,
-	content io.Reader,
+	content *io.SectionReader,
 ) (string, error) {
 	header := make(http.Header)
 	header.Set(checksumHeader, part.ChecksumSHA256)
-	size := min(up.PartBytes, up.Bytes-int64(part.PartNumber-1)*up.PartBytes)
-	sent, err := c.core.PutObjectPart(c.ctx, c.Bucket, up.Name, up.ID, part.PartNumber, content, size,
+	sent, err := c.core.PutObjectPart(c.ctx, c.Bucket, up.Name, up.ID, part.PartNumber, content, content.Size(),
 		minio.PutObjectPartOptions{
 			Sha256Hex: hex.EncodeToString(digest), CustomHeader: header, DisableContentSha256: true,
 		})
@@ -126,8 +140,7 @@ func (c *connection) unfinished(p Parcel, err error) error {
 		if err := p.Keep(nil); err != nil {
 			return err
 		}
-		return fmt.Errorf("put %q into bucket %s at %s: the server does not know the upload any more; it begins anew", p.Name,
-			c.Bucket, c.Endpoint)
+		return fmt.Errorf("%s: the server does not know the upload any more; it begins anew", c.where(p.Name))
 	}
 	return c.explain(p.Name, err)
 }
@@ -151,7 +164,7 @@ func (s *S3) Abort(ctx context.Context, up *statefs.Upload) error {
 	if err != nil {
 		return err
 	}
-	defer c.close()
+	defer c.stall.stop()
 	return c.forget(up, func(*statefs.Upload) error { return nil })
 }
 
@@ -198,26 +211,9 @@ func (c *connection) complete(p Parcel, content Content) (Receipt, bool) {
 	if err != nil || there.Size != up.Bytes || there.UserMetadata[http.CanonicalHeaderKey(DeliveryMetadata)] != p.ID {
 		return Receipt{}, false
 	}
-	sum, sums := sha256.New(), sha256.New()
-	count := 0
-	for at := int64(0); at < up.Bytes; at += up.PartBytes {
-		one := sha256.New()
-		size := min(up.PartBytes, up.Bytes-at)
-		if hashed(io.MultiWriter(sum, one), io.NewSectionReader(content, at, size), size) != nil {
-			return Receipt{}, false
-		}
-		c.stall.moved()
-		sums.Write(one.Sum(nil))
-		count++
-	}
-	if there.ChecksumSHA256 != composite(sums.Sum(nil), count) {
+	digest, want, err := c.hashParts(content, up.PartBytes, func([]byte, *io.SectionReader) error { return nil })
+	if err != nil || there.ChecksumSHA256 != want {
 		return Receipt{}, false
 	}
-	return c.receipt(p, up.Bytes, sum.Sum(nil), there.ETag), true
-}
-
-// composite returns the SHA-256 of a multipart object in the notation of servers: the hash of the
-// parts' hashes, and the number of parts.
-func composite(sum []byte, parts int) string {
-	return fmt.Sprintf("%s-%d", base64.StdEncoding.EncodeToString(sum), parts)
+	return c.receipt(p, up.Bytes, digest, there.ETag), true
 }

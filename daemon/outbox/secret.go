@@ -77,9 +77,6 @@ func (s Source) readKeys() ([]Secret, error) {
 // Secret is a signing key of the Standard Webhooks specification.
 type Secret []byte
 
-// secretPrefix begins the text of a secret.
-const secretPrefix = "whsec_"
-
 // errNoSecret never contains the invalid text, which may be a secret.
 var errNoSecret = errors.New("each line must be whsec_ and base64 of 24 to 64 bytes")
 
@@ -92,7 +89,7 @@ func ParseSecrets(text string) ([]Secret, error) {
 		if line == "" {
 			continue
 		}
-		encoded, ok := strings.CutPrefix(line, secretPrefix)
+		encoded, ok := strings.CutPrefix(line, "whsec_")
 		key, err := base64.StdEncoding.DecodeString(encoded)
 		if !ok || err != nil || len(key) < 24 || len(key) > 64 {
 			return nil, errNoSecret
