@@ -120,7 +120,7 @@ func (c *Catalog) readAll(found listing, before, next *snapshot) (order []string
 		case errors.Is(err, fs.ErrNotExist) && isGone(path):
 			// Removed since the folder was listed.
 		case err != nil:
-			keep(path, nil, Problems{{File: path, Message: "the file cannot be read: " + cause(err)}})
+			keep(path, nil, Problems{Position{File: path}.Problem("", "the file cannot be read: %s", cause(err))})
 		default:
 			defs, ps := c.parse(path, data)
 			keep(path, defs, ps)

@@ -42,7 +42,7 @@ func (l *listing) walk(dir string, top bool) {
 	}
 	if err != nil {
 		l.unread = append(l.unread, dir)
-		l.problems = append(l.problems, &Problem{File: dir, Message: "the folder cannot be read: " + cause(err)})
+		l.problems = append(l.problems, Position{File: dir}.Problem("", "the folder cannot be read: %s", cause(err)))
 		return
 	}
 	if !top && isStorage(entries) {

@@ -142,9 +142,7 @@ func (j *jobDecoder) job() {
 	j.checkAddress()
 	j.checkWork()
 	j.checkRestart()
-	if k := j.at["on_stall"]; k != nil && j.at["stall_after"] == nil {
-		j.Fail(k, "add stall_after", "on_stall has a meaning only with stall_after")
-	}
+	j.checkNeeded("on_stall", "stall_after", "add stall_after")
 	j.checkQueue()
 	j.checkSteps()
 	j.checkReferences()

@@ -73,6 +73,13 @@ func (j *jobDecoder) checkAddress() {
 	}
 }
 
+// checkNeeded refuses a key that has a meaning only with another one.
+func (j *jobDecoder) checkNeeded(key, other, hint string) {
+	if k := j.at[key]; k != nil && j.at[other] == nil {
+		j.Fail(k, hint, "%s has a meaning only with %s", key, other)
+	}
+}
+
 // checkWork checks that there is exactly one kind of work, with its own keys only.
 func (j *jobDecoder) checkWork() {
 	const kinds = "a job has run, or items and run, or handler, or steps"
@@ -106,9 +113,7 @@ func (j *jobDecoder) checkKind(owner, kinds string) {
 	case items != nil && run == nil:
 		j.Fail(items, "add the command that is run for each item", "the %s has items but no run", owner)
 	}
-	if p := j.at["parallel"]; p != nil && items == nil {
-		j.Fail(p, "", "parallel has a meaning only with items")
-	}
+	j.checkNeeded("parallel", "items", "")
 	if handler == nil {
 		return
 	}

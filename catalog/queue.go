@@ -101,9 +101,7 @@ func readUniqueBy(j *jobDecoder, n *yamlfile.Node, key string) {
 
 // checkQueue checks what depends on more than one key.
 func (j *jobDecoder) checkQueue() {
-	if at := j.at["key_order"]; at != nil && j.at["key"] == nil {
-		j.Fail(at, "add key", "key_order has a meaning only with key")
-	}
+	j.checkNeeded("key_order", "key", "add key")
 	by := j.values["unique.by"]
 	if by == nil {
 		return
@@ -112,9 +110,8 @@ func (j *jobDecoder) checkQueue() {
 		j.Fail(by, "leave out one of the two", "by has no meaning with on_hit: off")
 	}
 	for i, name := range j.def.Unique.By {
-		if j.def.Param(name) != nil {
-			continue
+		if j.def.Param(name) == nil {
+			j.unknownParam(by.Elements[i], name)
 		}
-		j.unknownParam(by.Elements[i], name)
 	}
 }

@@ -13,9 +13,7 @@ import (
 func (j *jobDecoder) checkSteps() {
 	at := j.at["steps"]
 	if at == nil {
-		if k := j.at["milestones"]; k != nil {
-			j.Fail(k, "add steps", "milestones has a meaning only with steps")
-		}
+		j.checkNeeded("milestones", "steps", "add steps")
 		return
 	}
 	for _, s := range j.steps {
@@ -46,10 +44,8 @@ func (j *jobDecoder) checkSteps() {
 }
 
 func (j *jobDecoder) stepOf(name string) *jobDecoder {
-	for _, s := range j.steps {
-		if s.step.Name == name {
-			return s
-		}
+	if i := slices.IndexFunc(j.steps, func(s *jobDecoder) bool { return s.step.Name == name }); i >= 0 {
+		return j.steps[i]
 	}
 	return nil
 }
@@ -121,8 +117,8 @@ func (j *jobDecoder) earlier() condition.Earlier {
 // finish checks a step with what is known of the job and of the other steps.
 func (j *jobDecoder) finish(s *jobDecoder) {
 	s.scope = condition.Scope{Params: j.def.Params, Names: j.scope.Names, Self: s.step.Name, Before: j.ancestors(s)}
-	if k := s.at["on_stall"]; k != nil && s.at["stall_after"] == nil && j.at["stall_after"] == nil {
-		s.Fail(k, "add stall_after", "on_stall has a meaning only with stall_after")
+	if j.at["stall_after"] == nil {
+		s.checkNeeded("on_stall", "stall_after", "add stall_after")
 	}
 	s.checkReferences()
 	if s.hasWork() {

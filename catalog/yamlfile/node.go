@@ -80,10 +80,10 @@ func Parse(file string, doc Document) (root *Node, problem *Problem) {
 			maxTokens), "split it, or let a list file hold the items")
 	}
 	parsed, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
+	if y, ok := errors.AsType[yaml.Error](err); ok {
+		return nil, problemAt(file, doc, y.GetToken(), "not valid YAML: "+phrase.OneLine(y.GetMessage()), "")
+	}
 	if err != nil {
-		if y, ok := errors.AsType[yaml.Error](err); ok {
-			return nil, problemAt(file, doc, y.GetToken(), "not valid YAML: "+phrase.OneLine(y.GetMessage()), "")
-		}
 		return nil, problemAt(file, doc, nil, "not valid YAML: "+phrase.OneLine(err.Error()), "")
 	}
 	for _, d := range parsed.Docs {
@@ -120,11 +120,11 @@ func longGap(text string) int {
 }
 
 func problemAt(file string, doc Document, tk *token.Token, message, hint string) *Problem {
-	p := &Problem{File: file, Line: doc.line + 1, Column: 1, Message: message, Hint: hint}
+	at := Position{file, doc.line + 1, 1}
 	if tk != nil && tk.Position != nil {
-		p.Line, p.Column = doc.line+max(1, tk.Position.Line), max(1, tk.Position.Column)
+		at.Line, at.Column = doc.line+max(1, tk.Position.Line), max(1, tk.Position.Column)
 	}
-	return p
+	return at.Problem(hint, "%s", message)
 }
 
 // refusedToken finds the first token that a job file may not have.

@@ -10,28 +10,28 @@ import (
 // Position is a place in a definition file. Line and Column count from 1, the
 // column in characters.
 type Position struct {
-	File   string
-	Line   int
-	Column int
+	File   string `json:"file"`
+	Line   int    `json:"line"` // 0 when the file as a whole is meant: it cannot be read, it is too large
+	Column int    `json:"column"`
 }
 
-// String gives "file:line:column".
+// String gives "file:line:column", or the file alone.
 func (p Position) String() string {
+	if p.Line == 0 {
+		return p.File
+	}
 	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
 }
 
 // Problem describes what is wrong there.
 func (p Position) Problem(hint, format string, args ...any) *Problem {
-	return &Problem{File: p.File, Line: p.Line, Column: p.Column, Message: fmt.Sprintf(format, args...), Hint: hint}
+	return &Problem{Position: p, Message: fmt.Sprintf(format, args...), Hint: hint}
 }
 
 // Problem is one thing that is wrong with a definition file, for a person who
-// has the file open in an editor. Line is 0 when the file as a whole is meant
-// (it cannot be read, it is too large).
+// has the file open in an editor.
 type Problem struct {
-	File    string `json:"file"`
-	Line    int    `json:"line"`
-	Column  int    `json:"column"`
+	Position
 	Message string `json:"message"`
 	Hint    string `json:"hint,omitempty"`
 }
@@ -40,17 +40,11 @@ type Problem struct {
 //
 //	jobs/media.yaml:12:5: unknown key "max_lgo" (did you mean "max_log"?)
 func (p *Problem) Error() string {
-	var b strings.Builder
-	b.WriteString(p.File)
-	if p.Line > 0 {
-		fmt.Fprintf(&b, ":%d:%d", p.Line, p.Column)
-	}
-	b.WriteString(": ")
-	b.WriteString(p.Message)
+	text := p.String() + ": " + p.Message
 	if p.Hint != "" {
-		fmt.Fprintf(&b, " (%s)", p.Hint)
+		text += " (" + p.Hint + ")"
 	}
-	return b.String()
+	return text
 }
 
 // Problems are the problems of one or more files, in the order of the text. It
