@@ -91,7 +91,7 @@ func (d *Definition) BindRecorded(data []byte) (Params, error) {
 	return d.bindMembers(func(_ *param.Param, v param.Value) (param.Value, string) { return v, "" }, data)
 }
 
-// used makes of a value that was given, if any, the one that runs; reason is why there is none.
+// used returns the value that runs for a given value, which may be none; reason is why the given value is refused.
 type used func(p *param.Param, given param.Value) (v param.Value, reason string)
 
 // completed fills in the default, and holds the value against the rules of the parameter.

@@ -79,8 +79,8 @@ func isDefinition(name string) bool {
 	return (ext == ".yaml" || ext == ".yml") && name != ConfigurationFile
 }
 
-// wrongKind returns what a file is if it is neither a regular file nor a link to one, else "": it is not opened. Reading
-// reports the error of a broken link.
+// wrongKind returns what a file is if it is neither a regular file nor a link to one, else "". It does not open the
+// file. A broken link is not wrong: reading it reports the error.
 func wrongKind(path string) string {
 	info, err := os.Stat(path)
 	switch {

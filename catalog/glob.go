@@ -8,6 +8,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
@@ -52,12 +53,9 @@ func parseGlob(pattern string) (*glob, error) {
 			strings.TrimRight(pattern, "/")+"/**")
 	}
 	g.pattern = strings.Join(g.segments, "/")
-	g.firstDeep = len(g.segments)
-	for i, s := range g.segments {
-		if s == "**" || strings.Contains(s, "/") {
-			g.firstDeep = i
-			break
-		}
+	deep := func(s string) bool { return s == "**" || strings.Contains(s, "/") }
+	if g.firstDeep = slices.IndexFunc(g.segments, deep); g.firstDeep < 0 {
+		g.firstDeep = len(g.segments)
 	}
 	if clean := filepath.Clean(base); clean != "." {
 		g.prefix = strings.TrimRight(clean, "/") + "/"
@@ -123,21 +121,14 @@ func (g *glob) enters(name string, depth int) bool {
 	if name[0] != '.' {
 		return true
 	}
-	for _, s := range g.segments[g.firstDeep:] {
-		if namesDot(s) && (strings.Contains(s, "/") || matches(s, name)) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(g.segments[g.firstDeep:], func(s string) bool {
+		return namesDot(s) && (strings.Contains(s, "/") || matches(s, name))
+	})
 }
 
 func namesDot(segment string) bool {
-	for _, lead := range []string{"{.", ",.", "/.", `\.`} {
-		if strings.Contains(segment, lead) {
-			return true
-		}
-	}
-	return segment[0] == '.'
+	within := func(lead string) bool { return strings.Contains(segment, lead) }
+	return segment[0] == '.' || slices.ContainsFunc([]string{"{.", ",.", "/.", `\.`}, within)
 }
 
 func matches(pattern, name string) bool {
@@ -220,10 +211,7 @@ func expandGlob(pattern, dir string, v Values) (string, error) {
 	if err := emptyReference(pattern, v); err != nil {
 		return "", err
 	}
-	var parts []piece
-	for p := range pieces(pattern) {
-		parts = append(parts, p)
-	}
+	parts := slices.Collect(pieces(pattern))
 	var out, plain strings.Builder
 	for i, p := range parts {
 		if p.ref == "" {

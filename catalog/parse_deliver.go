@@ -36,7 +36,7 @@ func (j *jobDecoder) deliver(n *yamlfile.Node) {
 				return
 			}
 			d.Kind = outbox.Kinds[slices.Index(kindNames(), key)]
-			j.target(d, n)
+			(&targetDecoder{j, d}).target(n)
 		}) {
 			continue
 		}
@@ -59,8 +59,15 @@ func (j *jobDecoder) deliver(n *yamlfile.Node) {
 	}
 }
 
-// target decodes the keys of one target.
-func (j *jobDecoder) target(d *Delivery, n *yamlfile.Node) {
+// targetDecoder decodes one target into d.
+type targetDecoder struct {
+	*jobDecoder
+	d *Delivery
+}
+
+// target decodes the keys of the target.
+func (j *targetDecoder) target(n *yamlfile.Node) {
+	d := j.d
 	keys := d.Kind.AllKeys()
 	var known []string
 	for _, key := range keys {
@@ -69,7 +76,7 @@ func (j *jobDecoder) target(d *Delivery, n *yamlfile.Node) {
 	at := map[string]*yamlfile.Node{}
 	if !j.Mapping(n, yamlfile.Keys{Owner: d.Kind.Name, Known: known}, func(name string, k, value *yamlfile.Node) {
 		at[name] = value
-		j.setting(d, &keys[slices.Index(known, name)], k, value)
+		j.setting(&keys[slices.Index(known, name)], k, value)
 	}) {
 		return
 	}
@@ -95,7 +102,7 @@ func (j *jobDecoder) target(d *Delivery, n *yamlfile.Node) {
 		if d.Settings[key.Name] == nil {
 			d.Settings[key.Name] = d.defaultKey()
 		} else {
-			j.deliveredKey(d, at[key.Name])
+			j.deliveredKey(at[key.Name])
 		}
 	}
 }
@@ -109,10 +116,10 @@ func otherSource(key string) string {
 }
 
 // setting decodes one key of a target. Names are checked when all keys are known.
-func (j *jobDecoder) setting(d *Delivery, key *outbox.Key, k, n *yamlfile.Node) {
+func (j *targetDecoder) setting(key *outbox.Key, k, n *yamlfile.Node) {
 	switch key.Type {
 	case outbox.WordKey:
-		d.Settings[key.Name], _ = j.Word(n, key.Name, key.Words)
+		j.d.Settings[key.Name], _ = j.Word(n, key.Name, key.Words)
 	case outbox.DurationKey:
 		hint := key.Hint
 		if key.Default != "" {
@@ -122,23 +129,23 @@ func (j *jobDecoder) setting(d *Delivery, key *outbox.Key, k, n *yamlfile.Node) 
 		if length > 0 && length < key.Min {
 			j.Fail(n, key.Hint, "%s cannot be %s", key.Name, length)
 		}
-		d.Settings[key.Name] = length
+		j.d.Settings[key.Name] = length
 	case outbox.MappingKey:
-		j.pairs(d, key, n)
+		j.pairs(key, n)
 	case outbox.TextKey, outbox.PathKey, outbox.NameKey, outbox.AddressKey, outbox.SecretFileKey, outbox.SecretEnvKey:
-		if _, both := d.Settings[otherSource(key.Name)]; both && key.Either != "" {
+		if _, both := j.d.Settings[otherSource(key.Name)]; both && key.Either != "" {
 			secret := strings.TrimSuffix(strings.TrimSuffix(key.Name, "_file"), "_env")
 			j.Fail(k, key.Either, "%s_file and %s_env exclude each other", secret, secret)
 		}
 		if s, ok := j.Text(n, key.Name); ok {
-			d.Settings[key.Name] = s
+			j.d.Settings[key.Name] = s
 			j.targetText(key, n, s)
 		}
 	}
 }
 
 // targetText checks a text of a target.
-func (j *jobDecoder) targetText(key *outbox.Key, n *yamlfile.Node, s string) {
+func (j *targetDecoder) targetText(key *outbox.Key, n *yamlfile.Node, s string) {
 	if key.Type == outbox.AddressKey {
 		j.address(key, n, s)
 		return
@@ -159,7 +166,7 @@ func (j *jobDecoder) targetText(key *outbox.Key, n *yamlfile.Node, s string) {
 }
 
 // place checks a path, or where a secret is.
-func (j *jobDecoder) place(key *outbox.Key, of outbox.Type, n *yamlfile.Node, s string) {
+func (j *targetDecoder) place(key *outbox.Key, of outbox.Type, n *yamlfile.Node, s string) {
 	verb := "be"
 	if key.Type == outbox.MappingKey {
 		verb = "have the " + string(of)
@@ -178,7 +185,7 @@ func (j *jobDecoder) place(key *outbox.Key, of outbox.Type, n *yamlfile.Node, s 
 func sample(s string) string { return replace(s, func(string) string { return "x" }) }
 
 // address checks a URL whose path and query may depend on the operation.
-func (j *jobDecoder) address(key *outbox.Key, n *yamlfile.Node, s string) {
+func (j *targetDecoder) address(key *outbox.Key, n *yamlfile.Node, s string) {
 	j.uses = append(j.uses, use{at: n, text: s, filled: true})
 	if err := outbox.CheckAddress(sample(s)); err != nil {
 		j.Fail(n, "write https://HOST/PATH", "%s cannot be used: %s", key.Name, err) // it may have a password
@@ -190,16 +197,16 @@ func (j *jobDecoder) address(key *outbox.Key, n *yamlfile.Node, s string) {
 }
 
 // pairs decodes a mapping of names to texts, or to where secrets are.
-func (j *jobDecoder) pairs(d *Delivery, key *outbox.Key, n *yamlfile.Node) {
+func (j *targetDecoder) pairs(key *outbox.Key, n *yamlfile.Node) {
 	if len(n.Entries) > maxPairs {
 		j.Fail(n, "", "%s has more than %d names", key.Name, maxPairs)
 	}
 	size := 0
 	for _, e := range j.Pairs(n, key.Name, "write NAME: VALUE") {
-		name := j.pairName(d, key, e.Key)
+		name := j.pairName(key, e.Key)
 		if s, ok := j.pairValue(key, name, e.Value); ok {
 			size += len(name) + len(s)
-			d.Settings[key.Name] = append(d.Settings.Pairs(key.Name), outbox.Pair{Name: name, Value: s})
+			j.d.Settings[key.Name] = append(j.d.Settings.Pairs(key.Name), outbox.Pair{Name: name, Value: s})
 		}
 	}
 	if key.MaxBytes > 0 && size > key.MaxBytes {
@@ -208,13 +215,13 @@ func (j *jobDecoder) pairs(d *Delivery, key *outbox.Key, n *yamlfile.Node) {
 }
 
 // pairName reads a name that no mapping with the same names has.
-func (j *jobDecoder) pairName(d *Delivery, key *outbox.Key, n *yamlfile.Node) string {
+func (j *targetDecoder) pairName(key *outbox.Key, n *yamlfile.Node) string {
 	name := n.Text
 	if key.Names.Canonical != nil {
 		name = key.Names.Canonical(name)
 	}
-	known := slices.ContainsFunc(d.Kind.Keys, func(other outbox.Key) bool {
-		return other.Names == key.Names && slices.ContainsFunc(d.Settings.Pairs(other.Name),
+	known := slices.ContainsFunc(j.d.Kind.Keys, func(other outbox.Key) bool {
+		return other.Names == key.Names && slices.ContainsFunc(j.d.Settings.Pairs(other.Name),
 			func(p outbox.Pair) bool { return p.Name == name })
 	})
 	switch {
@@ -228,7 +235,7 @@ func (j *jobDecoder) pairName(d *Delivery, key *outbox.Key, n *yamlfile.Node) st
 	return name
 }
 
-func (j *jobDecoder) pairValue(key *outbox.Key, name string, n *yamlfile.Node) (string, bool) {
+func (j *targetDecoder) pairValue(key *outbox.Key, name string, n *yamlfile.Node) (string, bool) {
 	if key.Values != outbox.TextKey {
 		s, ok := j.Text(n, phrase.Clip(name))
 		if ok {
@@ -252,7 +259,7 @@ func (j *jobDecoder) pairValue(key *outbox.Key, name string, n *yamlfile.Node) (
 }
 
 // deliveredKey checks a name that depends on the operation.
-func (j *jobDecoder) deliveredKey(d *Delivery, n *yamlfile.Node) {
+func (j *targetDecoder) deliveredKey(n *yamlfile.Node) {
 	j.uses = append(j.uses, use{at: n, text: n.Text, filled: true})
 	name := sample(resultReference.ReplaceAllString(n.Text, "x"))
 	if strings.Contains(strings.ReplaceAll(name, ArtifactReference, ""), "${") {
@@ -263,9 +270,9 @@ func (j *jobDecoder) deliveredKey(d *Delivery, n *yamlfile.Node) {
 		j.Fail(n, "put ${id} in it", "key is the same for every operation: each would replace what the one before delivered")
 	}
 	switch named := strings.Contains(n.Text, ArtifactReference); {
-	case named && d.Send != outbox.SendArtifacts:
+	case named && j.d.Send != outbox.SendArtifacts:
 		j.Fail(n, "it is the name of an artifact, with send: artifacts", "${artifact} cannot be used here")
-	case !named && d.Send == outbox.SendArtifacts:
+	case !named && j.d.Send == outbox.SendArtifacts:
 		j.Fail(n, "put ${artifact} in it", "key is the same for every artifact: each would replace the one before")
 	}
 	if err := checkDeliveredName(name); err != nil {
@@ -274,7 +281,7 @@ func (j *jobDecoder) deliveredKey(d *Delivery, n *yamlfile.Node) {
 }
 
 // unreferenced refuses references where they mean nothing, and reports whether there are none.
-func (j *jobDecoder) unreferenced(n *yamlfile.Node, what, hint string) bool {
+func (j *targetDecoder) unreferenced(n *yamlfile.Node, what, hint string) bool {
 	ref := firstReference(n.Text)
 	if ref != "" {
 		j.Fail(n, hint, "%s cannot have ${%s}", what, phrase.Clip(ref))

@@ -27,14 +27,20 @@ func readParams(j *jobDecoder, n *yamlfile.Node, key string) {
 			j.Fail(e.Key, "commands find both as JOBDIR_PARAM_"+strings.ToUpper(name),
 				"the parameters %q and %q differ by case alone", j.def.Params[folded].Name, name)
 		}
-		j.def.Params = append(j.def.Params, j.param(name, e.Key, e.Value))
+		j.def.Params = append(j.def.Params, (&paramDecoder{jobDecoder: j, at: map[string]*yamlfile.Node{}}).param(name, e.Key, e.Value))
 	}
 }
 
+// paramDecoder decodes one parameter. at has the values of its keys.
+type paramDecoder struct {
+	*jobDecoder
+	at map[string]*yamlfile.Node
+}
+
 // param decodes the rules of one parameter, then checks them against each other.
-func (j *jobDecoder) param(name string, k, n *yamlfile.Node) param.Param {
+func (j *paramDecoder) param(name string, k, n *yamlfile.Node) param.Param {
 	p := param.Param{Name: name}
-	at := map[string]*yamlfile.Node{} // the values of the keys
+	at := j.at
 	if !j.Mapping(n, paramKeys.set("a parameter", 0, ""), func(key string, _, n *yamlfile.Node) { at[key] = n }) {
 		return p
 	}
@@ -54,29 +60,7 @@ func (j *jobDecoder) param(name string, k, n *yamlfile.Node) param.Param {
 	if len(j.Problems) > before {
 		return p
 	}
-	for _, rule := range []struct {
-		key   string
-		read  func(p *param.Param, n *yamlfile.Node)
-		hint  string
-		types []param.Type // that it has a meaning for
-	}{
-		{"normalize", j.normalize, "it is for strings", []param.Type{param.StringType}},
-		{"minimum", j.minimum, "it is for integers and numbers", []param.Type{param.IntegerType, param.NumberType}},
-		{"maximum", j.maximum, "it is for integers and numbers", []param.Type{param.IntegerType, param.NumberType}},
-		{"enum", j.enum, "", []param.Type{param.StringType, param.IntegerType, param.NumberType}},
-		{"pattern", j.pattern, "it is for strings", []param.Type{param.StringType}},
-	} {
-		switch n := at[rule.key]; {
-		case n == nil:
-		case slices.Contains(rule.types, p.Type):
-			rule.read(&p, n)
-		default:
-			j.Fail(n, rule.hint, "%s has no meaning for %s", rule.key, param.Article(p.Type))
-		}
-	}
-	if !p.Minimum.IsZero() && !p.Maximum.IsZero() && p.Minimum.Compare(p.Maximum) > 0 {
-		j.Fail(at["minimum"], "", "the minimum %s is more than the maximum %s", p.Minimum.Text(), p.Maximum.Text())
-	}
+	j.rules(&p)
 	if len(j.Problems) > before {
 		return p // the default would be judged by rules that are wrong
 	}
@@ -103,7 +87,34 @@ func (j *jobDecoder) param(name string, k, n *yamlfile.Node) param.Param {
 	return p
 }
 
-func (j *jobDecoder) normalize(p *param.Param, n *yamlfile.Node) {
+// rules decodes the rules that have a meaning for some types alone.
+func (j *paramDecoder) rules(p *param.Param) {
+	for _, rule := range []struct {
+		key   string
+		read  func(p *param.Param, n *yamlfile.Node)
+		hint  string
+		types []param.Type // that it has a meaning for
+	}{
+		{"normalize", j.normalize, "it is for strings", []param.Type{param.StringType}},
+		{"minimum", j.minimum, "it is for integers and numbers", []param.Type{param.IntegerType, param.NumberType}},
+		{"maximum", j.maximum, "it is for integers and numbers", []param.Type{param.IntegerType, param.NumberType}},
+		{"enum", j.enum, "", []param.Type{param.StringType, param.IntegerType, param.NumberType}},
+		{"pattern", j.pattern, "it is for strings", []param.Type{param.StringType}},
+	} {
+		switch n := j.at[rule.key]; {
+		case n == nil:
+		case slices.Contains(rule.types, p.Type):
+			rule.read(p, n)
+		default:
+			j.Fail(n, rule.hint, "%s has no meaning for %s", rule.key, param.Article(p.Type))
+		}
+	}
+	if !p.Minimum.IsZero() && !p.Maximum.IsZero() && p.Minimum.Compare(p.Maximum) > 0 {
+		j.Fail(j.at["minimum"], "", "the minimum %s is more than the maximum %s", p.Minimum.Text(), p.Maximum.Text())
+	}
+}
+
+func (j *paramDecoder) normalize(p *param.Param, n *yamlfile.Node) {
 	for _, e := range j.List(n, "normalize") {
 		s, ok := j.Word(e, "normalize", param.Normalizations)
 		if ok && slices.Contains(p.Normalize, param.Normalize(s)) {
@@ -113,15 +124,15 @@ func (j *jobDecoder) normalize(p *param.Param, n *yamlfile.Node) {
 	}
 }
 
-func (j *jobDecoder) minimum(p *param.Param, n *yamlfile.Node) {
+func (j *paramDecoder) minimum(p *param.Param, n *yamlfile.Node) {
 	p.Minimum = j.value(n, "minimum", p.Type)
 }
 
-func (j *jobDecoder) maximum(p *param.Param, n *yamlfile.Node) {
+func (j *paramDecoder) maximum(p *param.Param, n *yamlfile.Node) {
 	p.Maximum = j.value(n, "maximum", p.Type)
 }
 
-func (j *jobDecoder) enum(p *param.Param, n *yamlfile.Node) {
+func (j *paramDecoder) enum(p *param.Param, n *yamlfile.Node) {
 	for _, e := range j.List(n, "enum") {
 		v := j.value(e, "enum", p.Type)
 		if !v.IsZero() && slices.Contains(p.Enum, v) {
@@ -131,7 +142,7 @@ func (j *jobDecoder) enum(p *param.Param, n *yamlfile.Node) {
 	}
 }
 
-func (j *jobDecoder) pattern(p *param.Param, n *yamlfile.Node) {
+func (j *paramDecoder) pattern(p *param.Param, n *yamlfile.Node) {
 	if expression := j.expression(n, "pattern"); expression != nil {
 		if err := p.SetPattern(expression); err != nil {
 			j.Fail(n, expressionHint, "pattern: %s", err)

@@ -72,17 +72,7 @@ func readWhen(s *jobDecoder, n *yamlfile.Node, key string) {
 }
 
 func readNeeds(s *jobDecoder, n *yamlfile.Node, key string) {
-	for _, e := range s.List(n, key) {
-		name, ok := s.Text(e, "a step of needs")
-		if !ok {
-			continue
-		}
-		if slices.Contains(s.step.Needs, name) {
-			s.Fail(e, "", "needs names %q twice", phrase.Clip(name))
-			continue
-		}
-		s.step.Needs, s.needs = append(s.step.Needs, name), append(s.needs, e)
-	}
+	s.step.Needs, s.needs = s.Texts(n, key, "a step of needs", "needs names %q twice")
 }
 
 func readOutputs(s *jobDecoder, n *yamlfile.Node, key string) {
@@ -161,17 +151,7 @@ func readMilestones(j *jobDecoder, n *yamlfile.Node, key string) {
 	for _, e := range j.Pairs(n, key, "write NAME: [STEP, STEP]") {
 		m := Milestone{Name: j.milestone(e.Key, "a milestone")}
 		place := milestonePlace{at: e.Key}
-		for _, el := range j.List(e.Value, "a milestone") {
-			name, ok := j.Text(el, "a step of a milestone")
-			if !ok {
-				continue
-			}
-			if slices.Contains(m.Steps, name) {
-				j.Fail(el, "", "the milestone has %q twice", phrase.Clip(name))
-				continue
-			}
-			m.Steps, place.steps = append(m.Steps, name), append(place.steps, el)
-		}
+		m.Steps, place.steps = j.Texts(e.Value, "a milestone", "a step of a milestone", "the milestone has %q twice")
 		j.def.Milestones, j.milestonesAt = append(j.def.Milestones, m), append(j.milestonesAt, place)
 	}
 }
@@ -215,11 +195,16 @@ func (v Values) output(ref string) string {
 	if s == nil || s.Outputs[name] == nil {
 		return ""
 	}
+	return plainText(s.Outputs[name])
+}
+
+// plainText returns a JSON text without its quotes, "" for null, and any other value as JSON.
+func plainText(raw json.RawMessage) string {
 	var text string
-	if json.Unmarshal(s.Outputs[name], &text) == nil {
-		return text // null too
+	if json.Unmarshal(raw, &text) == nil {
+		return text
 	}
-	return string(s.Outputs[name])
+	return string(raw)
 }
 
 // checkOutput checks a reference to an output.

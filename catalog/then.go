@@ -85,11 +85,7 @@ func fill(text string, value func(ref string) (json.RawMessage, error)) (json.Ra
 		if err != nil && failed == nil {
 			failed = err
 		}
-		var s string
-		if json.Unmarshal(raw, &s) == nil {
-			return s // null is the empty text
-		}
-		return string(raw)
+		return plainText(raw)
 	})
 	if failed != nil {
 		return nil, failed

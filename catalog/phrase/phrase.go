@@ -9,17 +9,9 @@ import (
 	"strings"
 )
 
-// DidYouMean gives the hint for a misspelt word, or "" when no candidate is near.
+// DidYouMean gives the hint for a misspelt word: the candidate that takes the fewest edits, at most one for each three
+// characters, and of several the first. It is "" when no candidate is near.
 func DidYouMean(word string, candidates []string) string {
-	if near := nearest(word, candidates); near != "" {
-		return fmt.Sprintf("did you mean %q?", near)
-	}
-	return ""
-}
-
-// nearest finds the candidate that takes the fewest edits, at most one for each
-// three characters. The first of several equal ones wins.
-func nearest(word string, candidates []string) string {
 	const longest = 64 // a longer word is no misspelling of any of ours
 	if len(word) > longest {
 		return ""
@@ -31,7 +23,10 @@ func nearest(word string, candidates []string) string {
 			best, bestEdits = c, e
 		}
 	}
-	return best
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf("did you mean %q?", best)
 }
 
 // edits counts insertions, deletions, replacements and swaps of two neighbours.

@@ -161,6 +161,22 @@ func (d *Decoder) List(n *Node, what string) []*Node {
 	return n.Elements
 }
 
+// Texts reads a list of texts, and returns their nodes too. A text that is there twice is a problem, which twice
+// describes, and left out; what names one of them in messages.
+func (d *Decoder) Texts(n *Node, key, what, twice string) (texts []string, at []*Node) {
+	for _, e := range d.List(n, key) {
+		s, ok := d.Text(e, what)
+		switch {
+		case !ok:
+		case slices.Contains(texts, s):
+			d.Fail(e, "", twice, phrase.Clip(s))
+		default:
+			texts, at = append(texts, s), append(at, e)
+		}
+	}
+	return texts, at
+}
+
 // Duration reads a time of more than 0 and at most the given one.
 func (d *Decoder) Duration(n *Node, key string, most time.Duration, without string) time.Duration {
 	var length time.Duration
