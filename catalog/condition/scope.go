@@ -1,6 +1,7 @@
 package condition
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -48,12 +49,9 @@ func (s Scope) Param(name string) (wrong, hint string) {
 	for i, p := range s.Params {
 		names[i] = p.Name
 	}
-	switch hint = phrase.DidYouMean(name, names); {
-	case hint != "":
-	case len(names) == 0:
+	hint = cmp.Or(phrase.DidYouMean(name, names), "known: "+strings.Join(slices.Compact(names), ", "))
+	if len(names) == 0 {
 		hint = "the job has no params"
-	default:
-		hint = "known: " + strings.Join(slices.Compact(names), ", ")
 	}
 	return fmt.Sprintf("unknown parameter %q", phrase.Clip(name)), hint
 }
@@ -96,8 +94,5 @@ func (s Scope) Step(step string) (wrong, hint string) {
 
 // UnknownStep is the hint for a name that no step has.
 func (s Scope) UnknownStep(name string) string {
-	if hint := phrase.DidYouMean(name, s.Names); hint != "" {
-		return hint
-	}
-	return "the steps are " + phrase.Clip(strings.Join(s.Names, ", "))
+	return cmp.Or(phrase.DidYouMean(name, s.Names), "the steps are "+phrase.Clip(strings.Join(s.Names, ", ")))
 }

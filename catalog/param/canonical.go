@@ -2,11 +2,11 @@ package param
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -83,13 +83,14 @@ func Canonical(data []byte) ([]byte, error) {
 	in := json.NewDecoder(bytes.NewReader(data))
 	in.UseNumber()
 	c := canonicalizer{in: in, data: data}
-	if err := c.value(); err != nil {
+	out, err := c.value()
+	if err != nil {
 		return nil, err
 	}
 	if len(bytes.Trim(data[in.InputOffset():], JSONSpace)) > 0 {
 		return nil, errors.New("text follows the JSON value")
 	}
-	return c.out, nil
+	return out, nil
 }
 
 // TooDeep returns an error text if a JSON text is nested deeper than the limit of the parsers, without
@@ -118,7 +119,6 @@ func TooDeep(data []byte) string {
 type canonicalizer struct {
 	in   *json.Decoder
 	data []byte
-	out  []byte
 }
 
 func (c *canonicalizer) token() (json.Token, error) {
@@ -136,10 +136,10 @@ func (c *canonicalizer) token() (json.Token, error) {
 	return token, nil
 }
 
-func (c *canonicalizer) value() error {
+func (c *canonicalizer) value() ([]byte, error) {
 	token, err := c.token()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	switch v := token.(type) {
 	case json.Delim:
@@ -148,78 +148,63 @@ func (c *canonicalizer) value() error {
 		}
 		return c.array()
 	case string:
-		c.out = AppendString(c.out, v)
+		return AppendString(nil, v), nil
 	case json.Number:
 		text := v.String()
 		n, reason := ParseNumber(text)
 		if reason != "" {
-			return errors.New(reason)
+			return nil, errors.New(reason)
 		}
 		if integerText.MatchString(text) && text != "-0" && n.text != text {
-			return fmt.Errorf("the integer %s has more digits than readers of JSON keep; write it as a string", phrase.Quote(text))
+			return nil, fmt.Errorf("the integer %s has more digits than readers of JSON keep; write it as a string",
+				phrase.Quote(text))
 		}
-		c.out = append(c.out, n.text...)
+		return []byte(n.text), nil
 	case bool:
-		c.out = strconv.AppendBool(c.out, v)
-	case nil:
-		c.out = append(c.out, "null"...)
+		return strconv.AppendBool(nil, v), nil
 	}
-	return nil
+	return []byte("null"), nil
 }
 
-func (c *canonicalizer) array() error {
-	c.out = append(c.out, '[')
-	for first := true; c.in.More(); first = false {
-		if !first {
-			c.out = append(c.out, ',')
+func (c *canonicalizer) array() ([]byte, error) {
+	var elements [][]byte
+	for c.in.More() {
+		element, err := c.value()
+		if err != nil {
+			return nil, err
 		}
-		if err := c.value(); err != nil {
-			return err
-		}
+		elements = append(elements, element)
 	}
-	c.out = append(c.out, ']')
 	_, err := c.token()
-	return err
+	return slices.Concat([]byte("["), bytes.Join(elements, []byte(",")), []byte("]")), err
 }
 
-func (c *canonicalizer) object() error {
-	type member struct {
-		name       string
-		units      []uint16
-		start, end int // of its value in out, before the names are sorted
-	}
-	begin := len(c.out)
-	var members []member
+func (c *canonicalizer) object() ([]byte, error) {
+	members := map[string][]byte{}
 	for c.in.More() {
 		token, err := c.token()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		name, _ := token.(string) // the decoder accepts nothing else as a name
-		start := len(c.out)
-		if err := c.value(); err != nil {
-			return err
+		if _, twice := members[name]; twice {
+			return nil, fmt.Errorf("the name %s is given twice", phrase.Quote(name))
 		}
-		members = append(members, member{name, utf16.Encode([]rune(name)), start - begin, len(c.out) - begin})
-	}
-	if _, err := c.token(); err != nil {
-		return err
-	}
-	slices.SortFunc(members, func(a, b member) int { return slices.CompareFunc(a.units, b.units, cmp.Compare[uint16]) })
-	values := slices.Clone(c.out[begin:])
-	c.out = append(c.out[:begin], '{')
-	for i, m := range members {
-		if i > 0 {
-			if m.name == members[i-1].name {
-				return fmt.Errorf("the name %s is given twice", phrase.Quote(m.name))
-			}
-			c.out = append(c.out, ',')
+		if members[name], err = c.value(); err != nil {
+			return nil, err
 		}
-		c.out = append(AppendString(c.out, m.name), ':')
-		c.out = append(c.out, values[m.start:m.end]...)
 	}
-	c.out = append(c.out, '}')
-	return nil
+	var written [][]byte
+	for _, name := range slices.SortedFunc(maps.Keys(members), compareUTF16) {
+		written = append(written, slices.Concat(AppendString(nil, name), []byte(":"), members[name]))
+	}
+	_, err := c.token()
+	return slices.Concat([]byte("{"), bytes.Join(written, []byte(",")), []byte("}")), err
+}
+
+// compareUTF16 orders names by their UTF-16 code units.
+func compareUTF16(a, b string) int {
+	return slices.Compare(utf16.Encode([]rune(a)), utf16.Encode([]rune(b)))
 }
 
 // JSONError formats an error of the JSON decoder for people.

@@ -5,6 +5,7 @@
 package yamlfile
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -69,10 +70,7 @@ func (d *Decoder) Mapping(n *Node, keys Keys, set func(key string, k, value *Nod
 			}
 			d.Fail(e.Key, hint, "%s has no key %q", keys.Owner, key)
 		default:
-			hint := phrase.DidYouMean(key, keys.Known)
-			if hint == "" {
-				hint = "known here: " + strings.Join(keys.Known, ", ")
-			}
+			hint := cmp.Or(phrase.DidYouMean(key, keys.Known), "known here: "+strings.Join(keys.Known, ", "))
 			d.Fail(e.Key, hint, "unknown key %q", phrase.Clip(key))
 		}
 	}

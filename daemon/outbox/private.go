@@ -73,16 +73,12 @@ func ParseAllow(texts ...string) (allow []netip.Prefix, err error) {
 // address, or a name of this machine. Any other name is resolved and checked at connection time.
 func CheckHost(host string, allow []netip.Prefix) error {
 	addr, err := netip.ParseAddr(host)
-	named := err != nil
-	if local := strings.ToLower(strings.TrimSuffix(host, ".")); local == "localhost" ||
-		strings.HasSuffix(local, ".localhost") {
-		// RFC 6761
-		if mayReach(netip.IPv6Loopback(), allow) {
-			return nil
-		}
-		addr, named = netip.AddrFrom4([4]byte{127, 0, 0, 1}), false
+	may := err != nil || mayReach(addr, allow)
+	if local := strings.ToLower(strings.TrimSuffix(host, ".")); strings.HasSuffix("."+local, ".localhost") { // RFC 6761
+		addr = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+		may = mayReach(addr, allow) || mayReach(netip.IPv6Loopback(), allow)
 	}
-	if named || mayReach(addr, allow) {
+	if may {
 		return nil
 	}
 	return &PrivateError{addr.Unmap()}
