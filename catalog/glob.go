@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -136,47 +135,41 @@ func matches(pattern, name string) bool {
 	return ok && err == nil
 }
 
-// listFiles yields the matching regular files, each once, folder by folder and sorted by name. It does not
-// follow symbolic links below the fixed part of the pattern, neither to folders nor to files. It skips files
-// that vanish during the listing; a folder that cannot be read is an error.
-func listFiles(ctx context.Context, pattern, dir string, v Values) iter.Seq2[Item, error] {
-	return func(yield func(Item, error) bool) {
-		expanded, err := expandGlob(pattern, dir, v)
-		if err != nil {
-			yield(Item{}, err)
-			return
-		}
-		g, err := parseGlob(expanded)
-		if err != nil {
-			yield(Item{}, err)
-			return
-		}
-		// A path that ends in a dot makes the walk enter a linked folder.
-		root := from(dir, g.base) + "/."
-		err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-			switch {
-			case ctx.Err() != nil:
-				return ctx.Err()
-			case path == root:
-				return err
-			case errors.Is(err, fs.ErrNotExist):
-				return nil
-			case err != nil:
-				return err
-			}
-			item, err := g.visit(root, path, entry)
-			if err != nil || item.Name == "" {
-				return err
-			}
-			if !yield(item, nil) {
-				return fs.SkipAll
-			}
-			return nil
-		})
-		if err != nil {
-			yield(Item{}, fmt.Errorf("list files of glob %q: %w", expanded, err))
-		}
+// listFiles calls each for the matching regular files, each once, folder by folder and sorted by name, until it returns
+// an error. It does not follow symbolic links below the fixed part of the pattern, neither to folders nor to files. It
+// skips files that vanish during the listing; a folder that cannot be read is an error.
+func listFiles(ctx context.Context, pattern, dir string, v Values, each func(Item) error) error {
+	expanded, err := expandGlob(pattern, dir, v)
+	if err != nil {
+		return err
 	}
+	g, err := parseGlob(expanded)
+	if err != nil {
+		return err
+	}
+	// A path that ends in a dot makes the walk enter a linked folder.
+	root := from(dir, g.base) + "/."
+	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case path == root:
+			return err
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil:
+			return err
+		}
+		item, err := g.visit(root, path, entry)
+		if err != nil || item.Name == "" {
+			return err
+		}
+		return each(item)
+	})
+	if err != nil {
+		return fmt.Errorf("list files of glob %q: %w", expanded, err)
+	}
+	return nil
 }
 
 // visit judges one entry of the walk; an item without a name is none.

@@ -3,6 +3,7 @@ package catalog
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,40 +90,38 @@ type Item struct {
 // or folder. List can be called again and by several goroutines, and reads what
 // is on disk at that time.
 func (it *Items) List(ctx context.Context, dir string, v Values) iter.Seq2[Item, error] {
-	var each iter.Seq2[Item, error]
-	switch {
-	case it.Range != nil:
-		each = it.Range.list(v)
-	case it.ListFile != "":
-		each = listLines(it.ListFile, dir, v)
-	default:
-		each = listFiles(ctx, it.Glob, dir, v)
-	}
 	return func(yield func(Item, error) bool) {
-		for item, err := range each {
+		each := func(item Item) error {
 			if ctx.Err() != nil {
-				item, err = Item{}, ctx.Err()
+				return ctx.Err()
 			}
-			if !yield(item, err) || err != nil {
-				return
+			if !yield(item, nil) {
+				return fs.SkipAll
 			}
+			return nil
+		}
+		var err error
+		switch {
+		case it.Range != nil:
+			err = it.Range.list(v, each)
+		case it.ListFile != "":
+			err = listLines(it.ListFile, dir, v, each)
+		default:
+			err = listFiles(ctx, it.Glob, dir, v, each)
+		}
+		if err != nil && !errors.Is(err, fs.SkipAll) {
+			yield(Item{}, cmp.Or(ctx.Err(), err))
 		}
 	}
 }
 
-func (r *Range) list(v Values) iter.Seq2[Item, error] {
-	return func(yield func(Item, error) bool) {
-		first, last, err := r.bounds(v)
-		if err != nil {
-			yield(Item{}, err)
-			return
-		}
-		for n := first; n <= last; n++ {
-			if !yield(Item{Name: strconv.FormatInt(n, 10)}, nil) {
-				return
-			}
-		}
+// list calls each for the numbers, until it returns an error.
+func (r *Range) list(v Values, each func(Item) error) error {
+	first, last, err := r.bounds(v)
+	for n := first; err == nil && n <= last; n++ {
+		err = each(Item{Name: strconv.FormatInt(n, 10)})
 	}
+	return err
 }
 
 // emptyReference refuses a path whose reference has no text: "${params.path}/**"
@@ -151,50 +150,45 @@ var globEscaper = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`
 // MaxLine is the length of the longest line of a list file, in bytes.
 const MaxLine = 1 << 20
 
-// listLines yields the lines of a list file: every line that is not empty, LF or
+// listLines calls each for the lines of a list file, until it returns an error: every line that is not empty, LF or
 // CRLF at its end, a byte order mark before the first one left out.
-func listLines(list, dir string, v Values) iter.Seq2[Item, error] {
-	return func(yield func(Item, error) bool) {
-		if err := emptyReference(list, v); err != nil {
-			yield(Item{}, err)
-			return
+func listLines(list, dir string, v Values, each func(Item) error) error {
+	if err := emptyReference(list, v); err != nil {
+		return err
+	}
+	path := from(dir, Expand(list, v))
+	file, err := openRegular(path)
+	if err != nil {
+		return fmt.Errorf("read item list: %w", err)
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, MaxLine+len("\r\n"))
+	number := 0
+	for lines.Scan() {
+		number++
+		line := lines.Bytes() // without its line end
+		if number == 1 {
+			line = bytes.TrimPrefix(line, yamlfile.ByteOrderMark)
 		}
-		path := from(dir, Expand(list, v))
-		file, err := openRegular(path)
-		if err != nil {
-			yield(Item{}, fmt.Errorf("read item list: %w", err))
-			return
+		switch {
+		case len(line) == 0:
+			continue
+		case len(line) > MaxLine:
+			return longLine(path, number)
+		case bytes.IndexByte(line, 0) >= 0:
+			return fmt.Errorf("read item list %s: line %d has a NUL character", path, number)
 		}
-		defer file.Close()
-		lines := bufio.NewScanner(file)
-		lines.Buffer(nil, MaxLine+len("\r\n"))
-		number := 0
-		for lines.Scan() {
-			number++
-			line := lines.Bytes() // without its line end
-			if number == 1 {
-				line = bytes.TrimPrefix(line, yamlfile.ByteOrderMark)
-			}
-			switch {
-			case len(line) == 0:
-				continue
-			case len(line) > MaxLine:
-				yield(Item{}, longLine(path, number))
-				return
-			case bytes.IndexByte(line, 0) >= 0:
-				yield(Item{}, fmt.Errorf("read item list %s: line %d has a NUL character", path, number))
-				return
-			}
-			if !yield(Item{Name: string(line)}, nil) {
-				return
-			}
-		}
-		if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
-			yield(Item{}, longLine(path, number+1))
-		} else if err != nil {
-			yield(Item{}, fmt.Errorf("read item list: %w", err))
+		if err := each(Item{Name: string(line)}); err != nil {
+			return err
 		}
 	}
+	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
+		return longLine(path, number+1)
+	} else if err != nil {
+		return fmt.Errorf("read item list: %w", err)
+	}
+	return nil
 }
 
 func longLine(path string, number int) error {
