@@ -3,16 +3,15 @@ package catalog
 import (
 	"fmt"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/jobdir/jobdir/catalog/condition"
 	"github.com/jobdir/jobdir/catalog/param"
 	"github.com/jobdir/jobdir/catalog/phrase"
 	"github.com/jobdir/jobdir/catalog/yamlfile"
+	"github.com/jobdir/jobdir/daemon/outbox"
 )
 
 // What is wrong with a definition file, and where.
@@ -65,28 +64,12 @@ func parseDocument(file string, doc yamlfile.Document) (*Definition, Problems) {
 	return def, j.Problems
 }
 
-// wordForm is the form of a word. Its bound is no part of the expression: {0,126} makes an expression so large that
-// compiling it delays the start of every command.
-type wordForm struct {
-	all     *regexp.Regexp
-	longest int // in characters
-}
-
-func words(expression string, longest int) wordForm {
-	return wordForm{regexp.MustCompile(`^` + expression + `$`), longest}
-}
-
-// MatchString reports whether a text has the form.
-func (w wordForm) MatchString(s string) bool {
-	return utf8.RuneCountInString(s) <= w.longest && w.all.MatchString(s)
-}
-
-var (
-	namePart    = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*$`)
-	shortName   = words(`[a-z0-9][a-z0-9_-]*`, 63) // of an endpoint, a lane, a limit, a step, a milestone
-	handlerName = words(`[A-Za-z0-9][A-Za-z0-9_./-]*`, 127)
-	envName     = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	tagText     = words(`[^\s,\x00-\x1f\x7f]+`, 64)
+const (
+	namePart    outbox.Expression = `^[a-z0-9][a-z0-9_-]*$`
+	shortName   outbox.Expression = `^[a-z0-9][a-z0-9_-]{0,62}$` // of an endpoint, a lane, a limit, a step, a milestone
+	handlerName outbox.Expression = `^[A-Za-z0-9][A-Za-z0-9_./-]{0,126}$`
+	envName     outbox.Expression = `^[A-Za-z_][A-Za-z0-9_]*$`
+	tagText     outbox.Expression = `^[^\s,\x00-\x1f\x7f]{1,64}$`
 )
 
 const shortNameHint = "small letters, digits, _ and -, a letter or digit first, 63 characters at most"

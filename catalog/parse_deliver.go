@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -20,7 +19,7 @@ const (
 
 // fixedAddress is what a URL has before anything that depends on the operation: the host is nothing that a
 // parameter chooses.
-var fixedAddress = regexp.MustCompile(`^https?://[^/?#$]+/`)
+const fixedAddress outbox.Expression = `^https?://[^/?#$]+/`
 
 // deliver decodes the targets of a job.
 func (j *jobDecoder) deliver(n *yamlfile.Node) {

@@ -7,9 +7,10 @@ import (
 	"github.com/jobdir/jobdir/catalog/param"
 	"github.com/jobdir/jobdir/catalog/phrase"
 	"github.com/jobdir/jobdir/catalog/yamlfile"
+	"github.com/jobdir/jobdir/daemon/outbox"
 )
 
-var paramName = words(`[A-Za-z][A-Za-z0-9_]*`, 63)
+const paramName outbox.Expression = `^[A-Za-z][A-Za-z0-9_]{0,62}$`
 
 func readParams(j *jobDecoder, n *yamlfile.Node, key string) {
 	for _, e := range j.Pairs(n, key, "write NAME: {type: string}") {

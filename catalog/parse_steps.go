@@ -9,6 +9,7 @@ import (
 	"github.com/jobdir/jobdir/catalog/condition"
 	"github.com/jobdir/jobdir/catalog/phrase"
 	"github.com/jobdir/jobdir/catalog/yamlfile"
+	"github.com/jobdir/jobdir/daemon/outbox"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
@@ -20,7 +21,7 @@ const (
 	maxOutputs = 64
 )
 
-var outputName = words(`[A-Za-z_][A-Za-z0-9_]*`, 63)
+const outputName outbox.Expression = `^[A-Za-z_][A-Za-z0-9_]{0,62}$`
 
 // readSteps decodes the steps when all other keys of the job are known, each into a copy of the definition of the job.
 // checkSteps does the rest.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jobdir/jobdir/catalog/phrase"
 	"github.com/jobdir/jobdir/catalog/yamlfile"
+	"github.com/jobdir/jobdir/daemon/outbox"
 )
 
 // Retry decides how often work is retried, and after which waits.
@@ -138,7 +139,7 @@ func inheritCrashLimit(j *jobDecoder, _ *yamlfile.Node) {
 	}
 }
 
-var errorCode = words(`[a-z][a-z0-9_]*`, 63)
+const errorCode outbox.Expression = `^[a-z][a-z0-9_]{0,62}$`
 
 // finalCodes are error codes that end an operation regardless of its job.
 var finalCodes = []string{"deadline_exceeded", "queue_timeout"}

@@ -4,21 +4,21 @@ import (
 	"cmp"
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/jobdir/jobdir/catalog/phrase"
 	"github.com/jobdir/jobdir/catalog/yamlfile"
+	"github.com/jobdir/jobdir/daemon/outbox"
 )
 
 // interpreter is a program that takes a script as an argument.
 type interpreter struct {
-	program *regexp.Regexp // its name without the folder
-	option  *regexp.Regexp // the option before the script
-	joined  *regexp.Regexp // the beginning of an option that has the script in the same argument
-	valued  *regexp.Regexp // an option whose value is the next argument
-	stop    *regexp.Regexp // an option with which there is no script in the arguments, nil for none
+	program outbox.Expression // its name without the folder
+	option  outbox.Expression // the option before the script
+	joined  outbox.Expression // the beginning of an option that has the script in the same argument
+	valued  outbox.Expression // an option whose value is the next argument
+	stop    outbox.Expression // an option with which there is no script in the arguments, "" for none
 	where   scriptPlace
 	safe    string // the rest of run that gives the script a value as an argument; %s is the reference
 	instead string // the settings that do so, for a program whose script takes no arguments
@@ -39,71 +39,60 @@ const (
 
 // wrappers are programs that run the program in their arguments. Where the option alone does not give a script away,
 // an interpreter counts only as the program of run or behind a wrapper.
-var wrappers = regexp.MustCompile(`^(env|nice|ionice|timeout|sudo|doas|nohup|setsid|stdbuf|time|chrt|taskset|setpriv|` +
-	`chroot|unshare|flock|su|runuser|systemd-run|systemd-inhibit|xargs)$`)
+const wrappers outbox.Expression = `^(env|nice|ionice|timeout|sudo|doas|nohup|setsid|stdbuf|time|chrt|taskset|setpriv|` +
+	`chroot|unshare|flock|su|runuser|systemd-run|systemd-inhibit|xargs)$`
 
 // none matches nothing.
-var none = regexp.MustCompile(`^\b$`)
+const none outbox.Expression = `^\b$`
 
 var interpreters = []interpreter{
 	{
-		program: regexp.MustCompile(`^(ba|da|a|z|k|mk)?sh$`), option: regexp.MustCompile(`^[-+][A-Za-z]*c[A-Za-z]*$`),
-		joined: regexp.MustCompile(`^[-+][A-Za-z]*?c`),
-		valued: regexp.MustCompile(`^([-+][A-Za-z]*[oO]|--rcfile|--init-file)$`),
-		where:  afterOptions, safe: `'... "$1" ...', sh, "%s"`,
+		program: `^(ba|da|a|z|k|mk)?sh$`, option: `^[-+][A-Za-z]*c[A-Za-z]*$`, joined: `^[-+][A-Za-z]*?c`,
+		valued: `^([-+][A-Za-z]*[oO]|--rcfile|--init-file)$`, where: afterOptions, safe: `'... "$1" ...', sh, "%s"`,
 	},
 	{
-		program: regexp.MustCompile(`^(python|pypy)[0-9.]*$`), option: regexp.MustCompile(`^-[A-Za-z]*c$`),
-		joined: regexp.MustCompile(`^-[bBdEhiIOPqRsSuvx]*c`), valued: regexp.MustCompile(`^-[A-Za-z]*[WX]$`),
-		safe: `'import sys; ... sys.argv[1] ...', "%s"`,
+		program: `^(python|pypy)[0-9.]*$`, option: `^-[A-Za-z]*c$`, joined: `^-[bBdEhiIOPqRsSuvx]*c`,
+		valued: `^-[A-Za-z]*[WX]$`, safe: `'import sys; ... sys.argv[1] ...', "%s"`,
 	},
 	{
-		program: regexp.MustCompile(`^perl[0-9.]*$`), option: regexp.MustCompile(`^-[A-Za-z0-9]*[eE]$`),
-		joined: regexp.MustCompile(`^-[aclnpsStTuUwWX0-9]*[eE]`), valued: regexp.MustCompile(`^-I$`),
-		safe: `'... $ARGV[0] ...', --, "%s"`,
+		program: `^perl[0-9.]*$`, option: `^-[A-Za-z0-9]*[eE]$`, joined: `^-[aclnpsStTuUwWX0-9]*[eE]`,
+		valued: `^-I$`, safe: `'... $ARGV[0] ...', --, "%s"`,
 	},
 	{
-		program: regexp.MustCompile(`^ruby[0-9.]*$`), option: regexp.MustCompile(`^-[A-Za-z0-9]*e$`),
-		joined: regexp.MustCompile(`^-[aclnpsSwW0-9]*e`), valued: regexp.MustCompile(`^-[Ir]$`),
-		safe: `'... ARGV[0] ...', --, "%s"`,
+		program: `^ruby[0-9.]*$`, option: `^-[A-Za-z0-9]*e$`, joined: `^-[aclnpsSwW0-9]*e`,
+		valued: `^-[Ir]$`, safe: `'... ARGV[0] ...', --, "%s"`,
 	},
 	{
-		program: regexp.MustCompile(`^node(js)?$`), option: regexp.MustCompile(`^(-e|-p|-pe|--eval|--print)$`),
-		joined: regexp.MustCompile(`^--(eval|print)=`), valued: regexp.MustCompile(`^(-r|--require|--import)$`),
-		safe: `'... process.argv[1] ...', --, "%s"`,
+		program: `^node(js)?$`, option: `^(-e|-p|-pe|--eval|--print)$`, joined: `^--(eval|print)=`,
+		valued: `^(-r|--require|--import)$`, safe: `'... process.argv[1] ...', --, "%s"`,
 	},
 	{
-		program: regexp.MustCompile(`^php[0-9.]*$`),
-		option:  regexp.MustCompile(`^(-[rBRE]|--(run|process-begin|process-code|process-end))$`),
-		joined:  regexp.MustCompile(`^(-[rBRE]|--(run|process-begin|process-code|process-end)=)`),
-		valued:  regexp.MustCompile(`^-[cdz]$`), safe: `'... $argv[1] ...', --, "%s"`,
+		program: `^php[0-9.]*$`, option: `^(-[rBRE]|--(run|process-begin|process-code|process-end))$`,
+		joined: `^(-[rBRE]|--(run|process-begin|process-code|process-end)=)`,
+		valued: `^-[cdz]$`, safe: `'... $argv[1] ...', --, "%s"`,
 	},
 	{
-		program: regexp.MustCompile(`^(su|runuser)$`),
-		option:  regexp.MustCompile(`^(-[flmpP]*c|--command|--session-command)$`),
-		joined:  regexp.MustCompile(`^(-[flmpP]*c|--(session-)?command=)`), valued: regexp.MustCompile(`^-[gGswT]$`),
-		stop:  regexp.MustCompile(`^(-u|--user|--)$`), // what follows is a program
+		program: `^(su|runuser)$`, option: `^(-[flmpP]*c|--command|--session-command)$`,
+		joined: `^(-[flmpP]*c|--(session-)?command=)`, valued: `^-[gGswT]$`,
+		stop:  `^(-u|--user|--)$`, // what follows is a program
 		where: afterOperands, instead: `run: [su, USER, -c, '... "$1" ...', --, sh, "%s"]`,
 	},
 	{
-		program: regexp.MustCompile(`^flock$`), option: regexp.MustCompile(`^(-c|--command)$`), joined: none,
-		valued: regexp.MustCompile(`^(-[wE]|--(wait|timeout|conflict-exit-code))$`),
-		where:  afterFile, instead: `run: [flock, FILE, sh, -c, '... "$1" ...', sh, "%s"]`,
+		program: `^flock$`, option: `^(-c|--command)$`, joined: none, valued: `^(-[wE]|--(wait|timeout|conflict-exit-code))$`,
+		where: afterFile, instead: `run: [flock, FILE, sh, -c, '... "$1" ...', sh, "%s"]`,
 	},
 	{
-		program: regexp.MustCompile(`^env$`), option: regexp.MustCompile(`^(-[0iv]*S|--split-string)$`),
-		joined: regexp.MustCompile(`^(-[0iv]*S|--split-string=)`), valued: regexp.MustCompile(`^(-[uC]|--(unset|chdir))$`),
-		instead: `run: [env, PROGRAM, "%s"]`, does: "split its value into arguments",
+		program: `^env$`, option: `^(-[0iv]*S|--split-string)$`, joined: `^(-[0iv]*S|--split-string=)`,
+		valued: `^(-[uC]|--(unset|chdir))$`, instead: `run: [env, PROGRAM, "%s"]`, does: "split its value into arguments",
 	},
 	{
-		program: regexp.MustCompile(`^[gmn]?awk$`), option: regexp.MustCompile(`^(-e|--source)$`),
-		joined: regexp.MustCompile(`^(-e|--source=)`), stop: regexp.MustCompile(`^(-f|--file)`), valued: regexp.MustCompile(`^(-[Fvi]|--(assign|field-separator))$`),
-		where: firstOperand, instead: `run: [awk, '... ENVIRON["VALUE"] ...'] and env: {VALUE: "%s"}`,
+		program: `^[gmn]?awk$`, option: `^(-e|--source)$`, joined: `^(-e|--source=)`, stop: `^(-f|--file)`,
+		valued: `^(-[Fvi]|--(assign|field-separator))$`, where: firstOperand,
+		instead: `run: [awk, '... ENVIRON["VALUE"] ...'] and env: {VALUE: "%s"}`,
 	},
 	{
-		program: regexp.MustCompile(`^ssh$`), option: none, joined: none,
-		valued: regexp.MustCompile(`^-[46AaCfGgKkMNnqsTtVvXxYy]*[bBcDEeFIiJLlmOoPpQRSWw]$`),
-		where:  allOperands, instead: `run: [bash, -c, 'ssh "$1" "... ${2@Q} ..."', bash, HOST, "%s"]`,
+		program: `^ssh$`, option: none, joined: none, valued: `^-[46AaCfGgKkMNnqsTtVvXxYy]*[bBcDEeFIiJLlmOoPpQRSWw]$`,
+		where: allOperands, instead: `run: [bash, -c, 'ssh "$1" "... ${2@Q} ..."', bash, HOST, "%s"]`,
 	},
 }
 
@@ -198,7 +187,7 @@ func (in *interpreter) scriptOf(run []string, program int) (found foundScript, i
 		}
 		joined, valued := in.joined.FindString(run[o]), in.valued.MatchString(run[o])
 		switch {
-		case in.stop != nil && in.stop.MatchString(run[o]):
+		case in.stop != "" && in.stop.MatchString(run[o]):
 			return found, false
 		case in.option.MatchString(run[o]) && in.where == afterOptions:
 			behind = true

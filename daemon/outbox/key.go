@@ -46,16 +46,22 @@ type Expression string
 
 var compiled sync.Map // Expression to *regexp.Regexp
 
-// MatchString reports whether s matches. It panics if the expression is not valid.
-func (e Expression) MatchString(s string) bool {
+// compile panics if the expression is not valid.
+func (e Expression) compile() *regexp.Regexp {
 	known, _ := compiled.Load(e)
 	expression, ok := known.(*regexp.Regexp)
 	if !ok {
 		expression = regexp.MustCompile(string(e))
 		compiled.Store(e, expression)
 	}
-	return expression.MatchString(s)
+	return expression
 }
+
+// MatchString reports whether s matches.
+func (e Expression) MatchString(s string) bool { return e.compile().MatchString(s) }
+
+// FindString returns the text in s that matches, "" if there is none.
+func (e Expression) FindString(s string) string { return e.compile().FindString(s) }
 
 // Type is what kind of value a key has.
 type Type string
