@@ -121,7 +121,6 @@ type Definition struct {
 	source      []byte
 	at          Position
 	handlerAt   Position
-	thenAt      thenPositions
 }
 
 // Address is the job's address in URLs and on the command line: "group/name".

@@ -38,7 +38,7 @@ func (j *jobDecoder) readSteps() {
 	known := jobKeys.set("a step", inStep, "it is a key of the job")
 	for _, e := range elements {
 		work := *j.def
-		work.Milestones, work.Schedule, work.Then, work.thenAt = nil, nil, nil, thenPositions{}
+		work.Milestones, work.Schedule, work.Then = nil, nil, nil
 		work.Run, work.Items, work.Handler = nil, nil, ""
 		work.Summary, work.Lane, work.Limits = "", "", nil
 		s := newDecoder(j.Decoder, e, &work)

@@ -19,12 +19,8 @@ import (
 type Then struct {
 	Group, Name string
 	Params      []ThenParam // in the order of the file
-}
 
-// thenPositions are the places of a then in its file: of the job that follows, and of the names of its parameters.
-type thenPositions struct {
-	job    Position
-	params []Position
+	at Position // of the name of the job
 }
 
 // ThenParam is a parameter of the next job. A text may contain ${params.X}, ${id} and ${result.X}; if it is
@@ -32,6 +28,8 @@ type thenPositions struct {
 type ThenParam struct {
 	Name  string
 	Value json.RawMessage
+
+	at Position // of the name
 }
 
 // Address is the address of the next job.
@@ -109,8 +107,7 @@ func readThenJob(j *jobDecoder, n *yamlfile.Node, key string) {
 		j.Fail(n, "write group/name", "job cannot be %q", phrase.Clip(s))
 		return
 	}
-	j.def.Then.Group, j.def.Then.Name = group, name
-	j.def.thenAt.job = j.Position(n)
+	j.def.Then.Group, j.def.Then.Name, j.def.Then.at = group, name, j.Position(n)
 }
 
 func readThenParams(j *jobDecoder, n *yamlfile.Node, key string) {
@@ -145,8 +142,7 @@ func readThenParams(j *jobDecoder, n *yamlfile.Node, key string) {
 			j.Fail(value, "write a text, a number or a boolean; ${result.NAME} gives any value", "%s cannot be %s", what, value.Kind)
 			continue
 		}
-		t.Params = append(t.Params, ThenParam{Name: name, Value: raw})
-		j.def.thenAt.params = append(j.def.thenAt.params, j.Position(e.Key))
+		t.Params = append(t.Params, ThenParam{Name: name, Value: raw, at: j.Position(e.Key)})
 	}
 }
 
@@ -195,7 +191,7 @@ func (s *snapshot) checkFollowers(claims map[string][]*Definition,
 			var found Problems
 			if next == nil {
 				hint := phrase.DidYouMean(d.Then.Address(), addresses(claims))
-				found = Problems{d.thenAt.job.Problem(hint, "then: there is no job %q", d.Then.Address())}
+				found = Problems{d.Then.at.Problem(hint, "then: there is no job %q", d.Then.Address())}
 			} else {
 				found = d.followerProblems(next)
 			}
@@ -219,11 +215,11 @@ func addresses(claims map[string][]*Definition) (all []string) {
 func (d *Definition) followerProblems(next *Definition) (found Problems) {
 	t := d.Then
 	given := map[string]bool{}
-	for i, p := range t.Params {
+	for _, p := range t.Params {
 		given[p.Name] = true
 		taken := next.Param(p.Name)
 		if taken == nil {
-			found = append(found, d.thenAt.params[i].Problem(next.paramHint(p.Name), "then: the job %s has no parameter %q",
+			found = append(found, p.at.Problem(next.paramHint(p.Name), "then: the job %s has no parameter %q",
 				t.Address(), phrase.Clip(p.Name)))
 			continue
 		}
@@ -235,12 +231,12 @@ func (d *Definition) followerProblems(next *Definition) (found Problems) {
 			_, reason = taken.Accept(v)
 		}
 		if reason != "" {
-			found = append(found, d.thenAt.params[i].Problem("", "then: the parameter %q of %s: %s", p.Name, t.Address(), reason))
+			found = append(found, p.at.Problem("", "then: the parameter %q of %s: %s", p.Name, t.Address(), reason))
 		}
 	}
 	for i := range next.Params {
 		if p := &next.Params[i]; p.Required && p.Default.IsZero() && !given[p.Name] {
-			found = append(found, d.thenAt.job.Problem("set it in then: {params: {...}}",
+			found = append(found, t.at.Problem("set it in then: {params: {...}}",
 				"then: the job %s needs the parameter %q", t.Address(), p.Name))
 		}
 	}
