@@ -176,23 +176,18 @@ func (d *Definition) Param(name string) *param.Param {
 	return nil
 }
 
-func (d *Definition) paramNames() []string {
-	names := make([]string, len(d.Params))
-	for i, p := range d.Params {
-		names[i] = p.Name
+func (d *Definition) paramNames() (names []string) {
+	for _, p := range d.Params {
+		names = append(names, p.Name)
 	}
 	return names
 }
 
 // Command gives the argument vector with its references replaced, nil for a
 // handler. Every element stays one argument.
-func (d *Definition) Command(v Values) []string {
-	if d.Run == nil {
-		return nil
-	}
-	args := make([]string, len(d.Run))
-	for i, a := range d.Run {
-		args[i] = Expand(a, v)
+func (d *Definition) Command(v Values) (args []string) {
+	for _, a := range d.Run {
+		args = append(args, Expand(a, v))
 	}
 	return args
 }

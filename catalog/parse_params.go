@@ -52,8 +52,7 @@ func (j *paramDecoder) param(name string, k, n *yamlfile.Node) param.Param {
 		p.Type = param.Type(s)
 	}
 	if s := at["summary"]; s != nil {
-		text, _ := j.Text(s, "summary")
-		p.Summary = strings.TrimSpace(text)
+		p.Summary = readSummary(j.jobDecoder, s, "summary")
 	}
 	if r := at["required"]; r != nil {
 		p.Required = j.Boolean(r, "required")

@@ -86,21 +86,17 @@ type Settings map[string]any
 type Pair struct{ Name, Value string }
 
 // Text returns the text of a key, "" if it is missing.
-func (s Settings) Text(key string) string {
-	text, _ := s[key].(string)
-	return text
-}
+func (s Settings) Text(key string) string { return setting[string](s, key) }
 
 // Duration returns the time of a key, 0 if it is missing.
-func (s Settings) Duration(key string) time.Duration {
-	d, _ := s[key].(time.Duration)
-	return d
-}
+func (s Settings) Duration(key string) time.Duration { return setting[time.Duration](s, key) }
 
 // Pairs returns the names and values of a key in their order.
-func (s Settings) Pairs(key string) []Pair {
-	pairs, _ := s[key].([]Pair)
-	return pairs
+func (s Settings) Pairs(key string) []Pair { return setting[[]Pair](s, key) }
+
+func setting[T any](s Settings, key string) T {
+	value, _ := s[key].(T)
+	return value
 }
 
 // Source returns where a secret is, by the keys that have _file and _env at the end of their names.
