@@ -195,7 +195,7 @@ func (d *Decoder) Duration(n *Node, key string, most time.Duration, without stri
 }
 
 // Pairs returns the entries of a mapping whose names are free.
-func (d *Decoder) Pairs(n *Node, what, hint string) []entry {
+func (d *Decoder) Pairs(n *Node, what, hint string) []Entry {
 	if n.Kind != Mapping {
 		d.Fail(n, hint, "%s must be a mapping, not %s", what, n.Kind)
 	}

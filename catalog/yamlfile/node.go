@@ -37,11 +37,12 @@ type Node struct {
 	Text     string
 	Line     int
 	Column   int
-	Entries  []entry
+	Entries  []Entry
 	Elements []*Node
 }
 
-type entry struct{ Key, Value *Node }
+// Entry is a key of a mapping with its value.
+type Entry struct{ Key, Value *Node }
 
 // Bounds of one document. A job needs four levels and some hundred tokens. The
 // parser's time grows with the square of the keys in one mapping, and with more
@@ -174,7 +175,7 @@ func (c *converter) node(n ast.Node) *Node {
 	case *ast.MappingNode:
 		out.Kind = Mapping
 		for _, v := range n.Values {
-			out.Entries = append(out.Entries, entry{Key: c.node(v.Key), Value: c.node(v.Value)})
+			out.Entries = append(out.Entries, Entry{Key: c.node(v.Key), Value: c.node(v.Value)})
 		}
 		if !n.IsFlowStyle && len(out.Entries) > 0 {
 			// A block mapping begins where its first key is, not at the colon.
@@ -182,7 +183,7 @@ func (c *converter) node(n ast.Node) *Node {
 		}
 	case *ast.MappingValueNode:
 		out.Kind = Mapping
-		out.Entries = []entry{{Key: c.node(n.Key), Value: c.node(n.Value)}}
+		out.Entries = []Entry{{Key: c.node(n.Key), Value: c.node(n.Value)}}
 		out.Line, out.Column = out.Entries[0].Key.Line, out.Entries[0].Key.Column
 	case *ast.SequenceNode:
 		out.Kind = List
