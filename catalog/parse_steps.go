@@ -37,7 +37,7 @@ func (j *jobDecoder) readSteps() {
 	}
 	known := jobKeys.set("a step", inStep, "it is a key of the job")
 	for _, e := range elements {
-		work := *j.def
+		work := *j.def // without what is of the job alone
 		work.Milestones, work.Schedule, work.Then = nil, nil, nil
 		work.Run, work.Items, work.Handler = nil, nil, ""
 		work.Summary, work.Lane, work.Limits = "", "", nil
@@ -48,6 +48,7 @@ func (j *jobDecoder) readSteps() {
 			s.checkStep(len(s.Problems) == before)
 			j.steps = append(j.steps, s)
 		}
+		// A step takes its lane and limits beside those of the job.
 		s.step.Summary, s.step.Lane, s.step.Limits = work.Summary, work.Lane, work.Limits
 		work.Summary, work.Lane, work.Limits = cmp.Or(work.Summary, j.def.Summary), j.def.Lane, j.def.Limits
 	}
