@@ -202,7 +202,7 @@ func (s *server) admit(c *client, instance string) (*welcome, error) {
 	}
 	w := &welcome{Build: s.Build, Number: s.number, Retiring: s.retiring, Commands: make([]command, 0, len(s.commands))}
 	for _, h := range s.commands {
-		w.Commands = append(w.Commands, h.describeLocked())
+		w.Commands = append(w.Commands, h.describe())
 	}
 	return w, nil
 }
@@ -236,7 +236,7 @@ func (s *server) handleRequest(c *client, r *request) error {
 		s.forget(r.Key)
 		c.answer(r.Number, message{})
 		return nil
-	case verbStop, verbContinue, verbEnd, verbTimeout:
+	case verbStop, verbContinue, verbEnd:
 		c.answer(r.Number, s.signal(r))
 		return nil
 	case verbHello:
@@ -293,11 +293,6 @@ func (s *server) signal(r *request) message {
 		} else {
 			h.process.End(r.Cause)
 		}
-	case verbTimeout:
-		if s.protocol < 2 {
-			return message{Refusal: refusedUnknown, Error: "this keeper cannot change a timeout"}
-		}
-		err = h.process.SetTimeout(r.Timeout)
 	case verbHello, verbStart, verbBegin, verbTaken, verbRetire:
 	}
 	if err != nil {

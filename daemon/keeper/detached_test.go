@@ -91,8 +91,8 @@ func TestCommandOutlivesItsDaemon(t *testing.T) {
 		t.Fatalf("held %+v, want PID %d", held, pid)
 	}
 	r := run(t, p, j)
-	if r.PID() != pid || !r.Adopted() {
-		t.Errorf("PID %d adopted %v, want %d", r.PID(), r.Adopted(), pid)
+	if r.PID() != pid {
+		t.Errorf("PID %d, want %d", r.PID(), pid)
 	}
 	if err := r.Stop(); err != nil {
 		t.Error(err)
@@ -110,6 +110,7 @@ func TestCommandOutlivesItsDaemon(t *testing.T) {
 // Without a daemon the keeper applies timeouts and grace periods, writes the report, and exits.
 func TestKeeperAlone(t *testing.T) {
 	t.Parallel()
+	const short = 3 * time.Second // and enough for the command to say that it is ready
 	for name, c := range map[string]struct {
 		args    []string
 		timeout time.Duration
@@ -119,11 +120,11 @@ func TestKeeperAlone(t *testing.T) {
 		timed   bool
 	}{
 		"exit":                {[]string{"-exit", "7"}, 0, longGrace, 7, "", false},
-		"timeout":             {[]string{"-on-term", "8", "-hang"}, time.Millisecond, longGrace, 8, "", true},
-		"timeout and SIGTERM": {[]string{"-hang"}, time.Millisecond, longGrace, -1, "SIGTERM", true},
+		"timeout":             {[]string{"-on-term", "8", "-hang"}, short, longGrace, 8, "", true},
+		"timeout and SIGTERM": {[]string{"-hang"}, short, longGrace, -1, "SIGTERM", true},
 		"timeout then SIGKILL": {
 			[]string{"-on-term", "ignore", "-hang"},
-			time.Millisecond, 20 * time.Millisecond,
+			short, 20 * time.Millisecond,
 			-1, "SIGKILL", true,
 		},
 		"timeout that is enough": {[]string{"-exit", "3"}, time.Hour, longGrace, 3, "", false},
@@ -136,16 +137,9 @@ func TestKeeperAlone(t *testing.T) {
 			if c.args[0] == "-exit" {
 				j.Args = append(j.Args, "-until", leave.path)
 			}
-			j.Grace, j.Timeout = c.grace, time.Hour
+			j.Grace, j.Timeout = c.grace, c.timeout
 			daemon, _ := s.startElsewhere(t, j)
 			ready.pid(t)
-			if c.timed {
-				p := s.open(t)
-				if err := run2(p, j).SetTimeout(c.timeout + 50*time.Millisecond); err != nil {
-					t.Fatal(err)
-				}
-				p.Close()
-			}
 			kill(t, daemon)
 			leave.release(t)
 			var report *Report
@@ -166,7 +160,7 @@ func TestKeeperAlone(t *testing.T) {
 				return err == nil && len(left) == 0
 			})
 			r := run(t, s.open(t), j)
-			if e := exitOf(t, r); !r.Adopted() || e.Code != c.code || e.Signal != c.signal || e.TimedOut != c.timed {
+			if e := exitOf(t, r); r.PID() != 0 || e.Code != c.code || e.Signal != c.signal || e.TimedOut != c.timed {
 				t.Errorf("a start after the keeper has ended is told %+v", e)
 			}
 			if err := r.Stop(); !errors.Is(err, ErrEnded) {
@@ -175,9 +169,6 @@ func TestKeeperAlone(t *testing.T) {
 		})
 	}
 }
-
-// run2 returns the existing command of a job.
-func run2(p *Pool, j *job) Running { return &handle{p.running(j.Key), true} }
 
 func TestReportOfAnotherRunIsIgnored(t *testing.T) {
 	t.Parallel()
@@ -195,8 +186,8 @@ func TestReportOfAnotherRunIsIgnored(t *testing.T) {
 		}
 		j.Key.Run++
 		again := run(t, p, j)
-		if e := exitOf(t, again); again.Adopted() || e.Code != 4 {
-			t.Errorf("%s: adopted %v, exit %+v", name, again.Adopted(), e)
+		if e := exitOf(t, again); e.Code != 4 {
+			t.Errorf("%s: exit %+v", name, e)
 		}
 		again.Acknowledge()
 	}

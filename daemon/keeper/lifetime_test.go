@@ -47,9 +47,6 @@ func TestOlderKeeper(t *testing.T) {
 	if err := errors.Join(r.Stop(), r.Continue()); err != nil {
 		t.Error(err)
 	}
-	if err := r.SetTimeout(time.Hour); !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("what the older protocol does not have: %v", err)
-	}
 	exitOf(t, run(t, p, s.job(t, 2))) // in a keeper of its own
 	if pids := p.PIDs(); len(pids) != 2 {
 		t.Errorf("keepers %v, want two", pids)
@@ -178,7 +175,8 @@ func TestKeeperThatDoesNotAnswer(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatal("it is not heard when it goes on")
 	}
-	if again := run(t, p, j); !again.Adopted() || again.Stop() != nil {
+	_, known := p.Find(j.Key, "")
+	if again := run(t, p, j); !known || again.Stop() != nil {
 		t.Error("its command is not found when it goes on")
 	}
 	if silent := p.Silent(); len(silent) > 0 {

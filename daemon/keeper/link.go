@@ -90,7 +90,7 @@ func (l *link) dial(ctx context.Context) (_ *channel, _ *welcome, err error) {
 		l.mu.Unlock()
 	}
 	greeting := request{Number: 1, Verb: verbHello, Hello: &hello{
-		Oldest: oldestProtocol, Newest: l.pool.newest,
+		Oldest: oldestProtocol, Newest: newestProtocol,
 		Build: l.pool.Build, Instance: l.pool.instance,
 	}}
 	if err := c.send(greeting, nil); err != nil {
@@ -503,10 +503,10 @@ func refused(m *message) error {
 }
 
 // start starts a command in this link's keeper.
-func (l *link) start(ctx context.Context, c *Command) (r *remote, adopted bool, err error) {
+func (l *link) start(ctx context.Context, c *Command) (*remote, error) {
 	dir, err := filepath.Abs(c.Dir) // the keeper has another working directory
 	if err != nil {
-		return nil, false, fmt.Errorf("start %q: working directory: %w", c.Args[0], err)
+		return nil, fmt.Errorf("start %q: working directory: %w", c.Args[0], err)
 	}
 	waiting := &call{wanted: c.Wanted}
 	err = l.request(ctx, request{Verb: verbStart, Key: &c.Key, Start: &order{
@@ -514,12 +514,12 @@ func (l *link) start(ctx context.Context, c *Command) (r *remote, adopted bool, 
 		Grace: c.Grace, Timeout: c.Timeout, ScanOnExit: c.ScanOnExit, Report: c.Report, Label: []byte(c.Label),
 	}}, waiting, c.Output)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	if waiting.remote == nil {
-		return nil, false, fmt.Errorf("start %q: %w", c.Args[0], errFrame)
+		return nil, fmt.Errorf("start %q: %w", c.Args[0], errFrame)
 	}
-	return waiting.remote, waiting.answer.Command.Adopted, nil
+	return waiting.remote, nil
 }
 
 func (l *link) remote(key Key) *remote {

@@ -10,7 +10,7 @@ import (
 // highest common version.
 //
 //	1: hello, start, stop, continue, end, taken, retire; the event exit
-//	2: timeout, which changes how long a command may run
+//	2: a request that is not used any more
 //	3: the keeper asks before it starts a command, and begin answers
 const (
 	oldestProtocol = 1
@@ -26,7 +26,6 @@ const (
 	verbStop     verb = "stop"     //
 	verbContinue verb = "continue" //
 	verbEnd      verb = "end"      //
-	verbTimeout  verb = "timeout"  // since version 2
 	// since version 3: reports whether the start with this number is still wanted; it has no answer
 	// itself
 	verbBegin  verb = "begin"
@@ -37,15 +36,14 @@ const (
 // request is what a daemon sends. Each one is answered under its number, and not always in the
 // order of the requests: each start runs in a goroutine of its own.
 type request struct {
-	Number  uint64        `json:"number"`
-	Verb    verb          `json:"verb"`
-	Key     *Key          `json:"key,omitempty"`
-	Hello   *hello        `json:"hello,omitempty"`
-	Start   *order        `json:"start,omitempty"`
-	Cause   string        `json:"cause,omitempty"`
-	Force   bool          `json:"force,omitempty"` // of an end: without a grace period; older keepers ignore it
-	Timeout time.Duration `json:"timeout_ns,omitempty"`
-	Wanted  bool          `json:"wanted,omitempty"`
+	Number uint64 `json:"number"`
+	Verb   verb   `json:"verb"`
+	Key    *Key   `json:"key,omitempty"`
+	Hello  *hello `json:"hello,omitempty"`
+	Start  *order `json:"start,omitempty"`
+	Cause  string `json:"cause,omitempty"`
+	Force  bool   `json:"force,omitempty"` // of an end: without a grace period; older keepers ignore it
+	Wanted bool   `json:"wanted,omitempty"`
 }
 
 // refusal is the reason why a request was not carried out.
@@ -104,16 +102,13 @@ func (w *welcome) ended(exit *Report) {
 
 // command is a command of a keeper.
 type command struct {
-	Key       Key           `json:"key"`
-	PID       int           `json:"pid"`
-	StartedAt time.Time     `json:"started_at"`
-	Stopped   bool          `json:"stopped,omitempty"`
-	Adopted   bool          `json:"adopted,omitempty"` // it existed before the start that is answered
-	Grace     time.Duration `json:"grace_ns"`
-	Mark      packed        `json:"mark,omitempty"`
-	Report    string        `json:"report,omitempty"`
-	Label     []byte        `json:"label,omitempty"`
-	Exit      *Report       `json:"exit,omitempty"` // it has ended, and no daemon has acknowledged that
+	Key    Key           `json:"key"`
+	PID    int           `json:"pid"`
+	Grace  time.Duration `json:"grace_ns"`
+	Mark   packed        `json:"mark,omitempty"`
+	Report string        `json:"report,omitempty"`
+	Label  []byte        `json:"label,omitempty"`
+	Exit   *Report       `json:"exit,omitempty"` // it has ended, and no daemon has acknowledged that
 }
 
 // order is the wire form of a Command. Its texts are arbitrary bytes, which JSON strings cannot

@@ -52,9 +52,6 @@ type PoolOptions struct {
 	// SilenceTimeout is how long a keeper may take to answer before it counts as silent; default
 	// 5 s. Open does not wait that long for a keeper that is stopped.
 	SilenceTimeout time.Duration
-
-	// newest is the newest version of the protocol to speak; 0 means newestProtocol.
-	newest int
 }
 
 // HeldCommand is a command of a living keeper.

@@ -62,7 +62,6 @@ func Open(ctx context.Context, options PoolOptions) (*Pool, error) {
 	}
 	p.Dir = dir
 	p.Executable = cmp.Or(p.Executable, p.Program[0])
-	p.newest = cmp.Or(p.newest, newestProtocol)
 	p.SilenceTimeout = cmp.Or(p.SilenceTimeout, silenceTimeout)
 	if p.Logger == nil {
 		p.Logger = slog.New(slog.DiscardHandler)
@@ -329,10 +328,10 @@ func (p *Pool) Start(ctx context.Context, c Command) (Running, error) {
 		if err != nil {
 			return nil, fmt.Errorf("start %q: %w: %w", c.Args[0], ErrNoKeeper, err)
 		}
-		r, adopted, err := l.start(ctx, &c)
+		r, err := l.start(ctx, &c)
 		switch {
 		case err == nil:
-			return &handle{r, adopted}, nil
+			return r, nil
 		case errors.Is(err, errRetiring):
 			p.mu.Lock()
 			if p.current == l {
@@ -356,10 +355,10 @@ func (p *Pool) Start(ctx context.Context, c Command) (Running, error) {
 // Command.Report.
 func (p *Pool) Find(key Key, report string) (Running, bool) {
 	if r := p.running(key); r != nil {
-		return &handle{r, true}, true
+		return r, true
 	}
 	if r := p.reported(key, report); r != nil {
-		return &handle{r, true}, true
+		return r, true
 	}
 	return nil, false
 }

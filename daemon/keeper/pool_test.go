@@ -143,7 +143,7 @@ func run(t *testing.T, p Starter, j *job) Running {
 		if isClosed(r.Done()) {
 			return
 		}
-		if h, ok := r.(*handle); ok && h.link != nil && h.link.isGone() {
+		if h, ok := r.(*remote); ok && h.link != nil && h.link.isGone() {
 			return // a later pool has the command
 		}
 		r.End("cleanup")
@@ -189,9 +189,6 @@ func TestPoolExit(t *testing.T) {
 				e.UserTime+e.SystemTime <= 0 || e.MaxRSS <= 0 {
 				t.Errorf("exit is %+v", e)
 			}
-			if r.Adopted() {
-				t.Error("it counts as adopted")
-			}
 			var report *Report
 			var err error
 			eventually(t, "the exit report", func() bool {
@@ -219,15 +216,15 @@ func TestPoolStartIsIdempotent(t *testing.T) {
 	leave := newFIFO(t)
 	j := s.job(t, 1, "-until", leave.path, "-exit", "5")
 	first := run(t, p, j)
-	if again := run(t, p, j); again.PID() != first.PID() || !again.Adopted() {
-		t.Errorf("the same client: PID %d adopted %v, want PID %d", again.PID(), again.Adopted(), first.PID())
+	if again := run(t, p, j); again.PID() != first.PID() {
+		t.Errorf("the same client: PID %d, want PID %d", again.PID(), first.PID())
 	}
 	pid := first.PID()
 	p.Close()
 	p = s.open(t)
 	first = run(t, p, j)
-	if first.PID() != pid || !first.Adopted() {
-		t.Errorf("the next client: PID %d adopted %v, want PID %d", first.PID(), first.Adopted(), pid)
+	if first.PID() != pid {
+		t.Errorf("the next client: PID %d, want PID %d", first.PID(), pid)
 	}
 	other := j.Command
 	other.Key.Run = 2
@@ -242,7 +239,7 @@ func TestPoolStartIsIdempotent(t *testing.T) {
 			t.Errorf("exit is %+v", e)
 		}
 	}
-	if again := run(t, p, j); !again.Adopted() || exitOf(t, again).Code != 5 {
+	if again := run(t, p, j); again.PID() != pid || exitOf(t, again).Code != 5 {
 		t.Errorf("a start after the end is not told of it")
 	}
 }

@@ -30,9 +30,10 @@ type Process struct {
 	errs   []error
 	reaped bool
 
+	limit    TimeLimit
 	mu       sync.Mutex
-	limit    timeLimit
 	ending   bool      // End was called
+	timedOut bool      // because the time was over
 	termSent bool      // End sent SIGTERM to the group, before the leader exited
 	cause    string    // the argument of that End
 	endBy    time.Time // when SIGTERM becomes SIGKILL, after End
@@ -73,7 +74,7 @@ func (p *Process) Stop() error {
 	if exited := p.leader.awaitStop(); exited {
 		return fmt.Errorf("stop %q (PID %d): %w", p.name, p.leader.pid, ErrEnded)
 	}
-	p.limit.pause(time.Now())
+	p.limit.SetPaused(true)
 	return nil
 }
 
@@ -87,7 +88,7 @@ func (p *Process) Continue() error {
 	if err := p.leader.signalGroup(unix.SIGCONT); err != nil {
 		return fmt.Errorf("continue %q (PID %d): %w", p.name, p.leader.pid, err)
 	}
-	p.limit.resume(time.Now())
+	p.limit.SetPaused(false)
 	return nil
 }
 
@@ -202,8 +203,8 @@ func (p *Process) leaderExited() (asked, scan bool, killBy time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.exited = true
-	p.limit.end()
-	p.exit.Cause, p.exit.TimedOut = p.cause, p.limit.over && p.termSent
+	p.limit.End()
+	p.exit.Cause, p.exit.TimedOut = p.cause, p.timedOut && p.termSent
 	p.note(p.failed)
 	killBy = p.endBy
 	if !p.termSent {

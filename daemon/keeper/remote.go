@@ -47,71 +47,60 @@ func (r *remote) finish(exit Exit) {
 
 func (r *remote) isDone() bool { return isClosed(r.done) }
 
-// handle is a remote as returned to one caller of Start.
-type handle struct {
-	*remote
-	adopted bool
+func (r *remote) PID() int              { return r.pid }
+func (r *remote) Done() <-chan struct{} { return r.done }
+func (r *remote) Stop() error           { return r.call("stop", verbStop) }
+func (r *remote) Continue() error       { return r.call("continue", verbContinue) }
+
+func (r *remote) Exit() Exit {
+	<-r.done
+	return r.exit
 }
 
-func (h *handle) PID() int              { return h.pid }
-func (h *handle) Adopted() bool         { return h.adopted }
-func (h *handle) Done() <-chan struct{} { return h.done }
-func (h *handle) Stop() error           { return h.call("stop", request{Verb: verbStop}) }
-func (h *handle) Continue() error       { return h.call("continue", request{Verb: verbContinue}) }
-func (h *handle) SetTimeout(of time.Duration) error {
-	return h.call("change the timeout of", request{Verb: verbTimeout, Timeout: of})
-}
-
-func (h *handle) Exit() Exit {
-	<-h.done
-	return h.exit
-}
-
-func (h *handle) call(what string, r request) error {
+func (r *remote) call(what string, verb verb) error {
 	err := ErrEnded
-	if !h.isDone() {
-		r.Key = &h.key
-		err = h.link.request(context.Background(), r, &call{}, nil)
+	if !r.isDone() {
+		err = r.link.request(context.Background(), request{Verb: verb, Key: &r.key}, &call{}, nil)
 	}
 	if err != nil {
-		return fmt.Errorf("%s %s (PID %d): %w", what, h.key, h.pid, err)
+		return fmt.Errorf("%s %s (PID %d): %w", what, r.key, r.pid, err)
 	}
 	return nil
 }
 
-func (h *handle) End(cause string)  { h.end(cause, false) }
-func (h *handle) Kill(cause string) { h.end(cause, true) }
+func (r *remote) End(cause string)  { r.end(cause, false) }
+func (r *remote) Kill(cause string) { r.end(cause, true) }
 
 // end asks for the end of the command. The first call gives the cause; after it only a kill has an effect.
-func (h *handle) end(cause string, force bool) {
-	if h.isDone() {
+func (r *remote) end(cause string, force bool) {
+	if r.isDone() {
 		return
 	}
-	l := h.link
+	l := r.link
 	l.mu.Lock()
-	first := h.cause == ""
-	h.cause = cmp.Or(h.cause, cause)
-	cause = h.cause
+	first := r.cause == ""
+	r.cause = cmp.Or(r.cause, cause)
+	cause = r.cause
 	l.mu.Unlock()
 	if first || force {
-		l.post(request{Verb: verbEnd, Key: &h.key, Cause: cause, Force: force})
+		l.post(request{Verb: verbEnd, Key: &r.key, Cause: cause, Force: force})
 	}
 }
 
-func (h *handle) Acknowledge() {
-	l := h.link
+func (r *remote) Acknowledge() {
+	l := r.link
 	if l == nil {
-		_ = statefs.RemoveExit(h.dir, h.report) // a leftover report means nothing to a later run
+		_ = statefs.RemoveExit(r.dir, r.report) // a leftover report means nothing to a later run
 		return
 	}
-	if !h.isDone() {
+	if !r.isDone() {
 		return
 	}
 	l.mu.Lock()
-	there := l.remotes[h.key] == h.remote
-	delete(l.remotes, h.key)
+	there := l.remotes[r.key] == r
+	delete(l.remotes, r.key)
 	l.mu.Unlock()
 	if there {
-		l.post(request{Verb: verbTaken, Key: &h.key})
+		l.post(request{Verb: verbTaken, Key: &r.key})
 	}
 }

@@ -64,9 +64,7 @@ func launch(c Command, how forking) (*Process, error) {
 		return nil, err
 	}
 	p.started = time.Now()
-	p.mu.Lock()
-	p.limit.begin(c.Timeout, p.started, p.overdue)
-	p.mu.Unlock()
+	p.limit.Begin(c.Timeout, p.overdue)
 	return p, nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 )
 
 // ErrKeeperDied is the Exit.Err of a command whose keeper process died before it. The kernel has
@@ -63,9 +62,6 @@ type Controls interface {
 	// Kill is End without a grace period: living processes get SIGKILL at once, even when End was
 	// called before.
 	Kill(cause string)
-	// SetTimeout changes how long the command may run, counted from its start, not counting time in
-	// which it was stopped.
-	SetTimeout(of time.Duration) error
 }
 
 // Ending tells which command it is and how it ends.
@@ -77,8 +73,6 @@ type Ending interface {
 	Done() <-chan struct{}
 	// Exit waits for Done and returns how the command ended.
 	Exit() Exit
-	// Adopted reports whether the command existed before Start was called.
-	Adopted() bool
 	// Acknowledge confirms that the end is recorded: the keeper may forget the command and its exit
 	// report.
 	Acknowledge()
@@ -96,9 +90,6 @@ func (InProcess) Start(_ context.Context, c Command) (Running, error) {
 	}
 	return p, nil
 }
-
-// Adopted is false: a Process is always started by this process.
-func (p *Process) Adopted() bool { return false }
 
 // Acknowledge does nothing: a Process leaves no report behind.
 func (p *Process) Acknowledge() {}

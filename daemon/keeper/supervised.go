@@ -66,15 +66,16 @@ func (h *supervisedCommand) markKeeperShutdown() {
 // begin carries out a start. It owns the output.
 func (s *server) begin(c *client, number uint64, key Key, cmd *Command) {
 	defer cmd.Output.Close()
-	h, adopted, err := s.start(c, number, key, cmd)
+	h, known, err := s.start(c, number, key, cmd)
 	if err != nil {
 		c.answer(number, message{Refusal: refusalOf(err), Error: err.Error()})
 		return
 	}
-	answer := s.describe(h)
-	answer.Adopted = adopted
+	s.mu.Lock()
+	answer := h.describe()
+	s.mu.Unlock()
 	c.answer(number, message{Command: &answer})
-	if !adopted {
+	if !known {
 		// After the answer, so that no daemon hears of the end before it hears of the start.
 		s.group.Go(func() {
 			h.process.supervise()
@@ -85,9 +86,7 @@ func (s *server) begin(c *client, number uint64, key Key, cmd *Command) {
 
 // start starts a command. If one with its key exists or is being started, it returns that one. It
 // fails with ErrUnwanted if the daemon does not want the start any more.
-func (s *server) start(c *client, number uint64, key Key, cmd *Command) (h *supervisedCommand,
-	adopted bool, err error,
-) {
+func (s *server) start(c *client, number uint64, key Key, cmd *Command) (h *supervisedCommand, known bool, err error) {
 	for {
 		s.mu.Lock()
 		if !s.daemons.isCurrent(c) {
@@ -149,21 +148,11 @@ func (s *server) launch(cmd *Command) (*Process, error) {
 	return launch(*cmd, s.onThread)
 }
 
-// describe returns the wire form of a command.
-func (s *server) describe(h *supervisedCommand) command {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return h.describeLocked()
-}
-
-func (h *supervisedCommand) describeLocked() command {
+// describe returns the wire form of a command. The caller holds the lock of the server.
+func (h *supervisedCommand) describe() command {
 	p := h.process
-	p.mu.Lock()
-	stopped := p.limit.stopped() && !p.exited
-	p.mu.Unlock()
 	return command{
-		Key: h.key, PID: p.PID(), StartedAt: p.started, Stopped: stopped,
-		Grace: p.grace, Mark: pack(p.mark), Report: h.report, Label: h.label, Exit: h.exit,
+		Key: h.key, PID: p.PID(), Grace: p.grace, Mark: pack(p.mark), Report: h.report, Label: h.label, Exit: h.exit,
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"iter"
 	"log/slog"
 	"sync"
-	"time"
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/daemon/keeper"
@@ -233,7 +232,7 @@ func (w *items) runItem(ctx context.Context, item catalog.Item, at itemPosition)
 	}()
 	result := itemResultFile(at.slot)
 	p, exit, err := r.execute(ctx, at.slot, func() *keeper.Command {
-		return r.command(at.slot, item.Name, output.File, r.timeout.remaining(time.Now()), r.values(item.Name),
+		return r.command(at.slot, item.Name, output.File, r.timeout.Remaining(), r.values(item.Name),
 			"JOBDIR_ITEM="+item.Name, fmt.Sprintf("JOBDIR_ITEM_NUMBER=%d", at.number), "JOBDIR_RESULT="+r.scratch.path(result))
 	})
 	if errors.Is(err, ErrDetached) {

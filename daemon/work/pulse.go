@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/daemon/keeper"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -20,7 +21,7 @@ type pulse struct {
 	report   *Report
 	progress progressFile
 	stall    stall
-	timeout  timeout
+	timeout  keeper.TimeLimit
 	changed  func()    // called when the work reports another phase, stalls, or moves again
 	begunAt  time.Time // when this daemon began with the run
 	// lastHeartbeat is when noteLogWrite last gave a heartbeat, in monotonic nanoseconds since
@@ -30,25 +31,23 @@ type pulse struct {
 
 // begin starts the time limits. timedOut is called when the work has taken too long.
 func (p *pulse) begin(t *task, timedOut func()) {
-	now := time.Now()
-	p.begunAt = now.Add(-logHeartbeatEvery)
-	p.stall.begin(t.StallAfter(), now, p.changed)
+	p.begunAt = time.Now().Add(-logHeartbeatEvery)
+	p.stall.begin(t.StallAfter(), p.changed)
 	if t.def.Work() != catalog.WorkRun {
-		p.timeout.begin(t.remainingTimeout(), now, timedOut)
+		p.timeout.Begin(t.remainingTimeout(), timedOut) // the keeper measures the time of a single command
 	}
 }
 
 // end stops the time limits and writes the last progress.
 func (p *pulse) end() {
 	p.stall.end()
-	p.timeout.end()
+	p.timeout.End()
 	p.progress.close()
 }
 
 func (p *pulse) setPaused(paused bool) {
-	now := time.Now()
-	p.stall.setPaused(paused, now)
-	p.timeout.setPaused(paused, now)
+	p.stall.setPaused(paused)
+	p.timeout.SetPaused(paused)
 }
 
 // setProgress records progress and schedules its write.
@@ -161,8 +160,8 @@ func (f *progressFile) close() {
 var ErrStalled = errors.New("no output and no progress")
 
 // stall notices that the work of a run gives no heartbeat (no output and no progress) for the
-// stall_after of its job. Paused time does not count. It keeps one timer, and does nothing without
-// a stall_after.
+// stall_after of its job. Paused time does not count, and after a pause the work has all its time
+// again. Without a stall_after there is no timer.
 type stall struct {
 	limit    time.Duration
 	onChange func() // called without the lock when stalled changes
@@ -175,65 +174,52 @@ type stall struct {
 }
 
 // begin starts the watch. tell is called when the work stalls and when it moves again.
-func (s *stall) begin(after time.Duration, now time.Time, tell func()) {
+func (s *stall) begin(after time.Duration, tell func()) {
 	if after <= 0 {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.limit, s.onChange, s.last = after, tell, now
+	s.limit, s.onChange, s.last = after, tell, time.Now()
 	s.timer = time.AfterFunc(after, s.check)
 }
 
 // alive records a heartbeat.
 func (s *stall) alive(now time.Time) {
-	if s.limit <= 0 {
-		return
-	}
 	s.mu.Lock()
-	s.last = now
 	was := s.stalled
 	s.stalled = false
-	if was && s.timer != nil {
-		s.timer.Reset(s.limit)
-	}
+	s.restartLocked(now)
 	s.mu.Unlock()
 	if was {
 		s.onChange()
 	}
 }
 
-// setPaused records that the work is paused or resumed. After a resume it has all its time again.
-func (s *stall) setPaused(paused bool, now time.Time) {
-	if s.limit <= 0 {
-		return
-	}
+// setPaused records that the work is paused or resumed.
+func (s *stall) setPaused(paused bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.paused == paused {
-		return
-	}
-	s.paused, s.last = paused, now
-	if !paused && s.timer != nil {
+	s.paused = paused
+	s.restartLocked(time.Now())
+}
+
+func (s *stall) restartLocked(now time.Time) {
+	s.last = now
+	if s.timer != nil {
 		s.timer.Reset(s.limit)
 	}
 }
 
-// check runs when the timer fires. Heartbeats do not reset the timer, so it may be too early.
+// check runs when the timer fires. A heartbeat may have come just before.
 func (s *stall) check() {
 	s.mu.Lock()
-	if s.paused || s.stalled || s.timer == nil {
-		s.mu.Unlock()
-		return
-	}
-	if rest := s.limit - time.Since(s.last); rest > 0 {
-		s.timer.Reset(rest)
-		s.mu.Unlock()
-		return
-	}
-	s.stalled = true
+	ignore := s.paused || s.stalled || s.timer == nil || time.Since(s.last) < s.limit
+	s.stalled = s.stalled || !ignore
 	s.mu.Unlock()
-	s.onChange()
+	if !ignore {
+		s.onChange()
+	}
 }
 
 // isStalled reports whether the work has stalled.
@@ -255,63 +241,3 @@ func (s *stall) end() {
 
 // errTimeout means that an attempt took longer than its job allows.
 var errTimeout = errors.New("it took longer than the timeout")
-
-// timeout ends an attempt that takes too long. Paused time does not count. A job without a timeout
-// has no timer. An attempt that is one command has none either: its keeper measures the time, even
-// while no daemon runs.
-type timeout struct {
-	onExpire func() // called without the lock
-
-	mu     sync.Mutex
-	budget time.Duration // the time left when the clock was last stopped
-	since  time.Time     // when the clock was last started; zero while it is stopped
-	timer  *time.Timer
-}
-
-func (o *timeout) begin(after time.Duration, now time.Time, fire func()) {
-	if after <= 0 {
-		return
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.onExpire, o.budget, o.since = fire, after, now
-	o.timer = time.AfterFunc(after, fire)
-}
-
-// setPaused stops the clock while the work is paused.
-func (o *timeout) setPaused(paused bool, now time.Time) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	switch {
-	case o.timer == nil || paused == o.since.IsZero():
-	case paused:
-		o.timer.Stop()
-		o.budget = max(o.budget-now.Sub(o.since), 1)
-		o.since = time.Time{}
-	default:
-		o.since = now
-		o.timer.Reset(o.budget)
-	}
-}
-
-// remaining returns how much time is left, at least one nanosecond, or 0 if there is no limit.
-func (o *timeout) remaining(now time.Time) time.Duration {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	switch {
-	case o.timer == nil:
-		return 0
-	case o.since.IsZero():
-		return max(o.budget, 1)
-	}
-	return max(o.budget-now.Sub(o.since), 1)
-}
-
-func (o *timeout) end() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.timer != nil {
-		o.timer.Stop()
-		o.timer = nil
-	}
-}

@@ -14,7 +14,7 @@ func TestStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told atomic.Int64
 		var s stall
-		s.begin(time.Minute, time.Now(), func() { told.Add(1) })
+		s.begin(time.Minute, func() { told.Add(1) })
 		defer s.end()
 		pass := func(d time.Duration, stalled bool, times int64) {
 			t.Helper()
@@ -31,9 +31,9 @@ func TestStall(t *testing.T) {
 		pass(time.Hour, true, 1)
 		s.alive(time.Now())
 		pass(59*time.Second, false, 2)
-		s.setPaused(true, time.Now())
+		s.setPaused(true)
 		pass(time.Hour, false, 2)
-		s.setPaused(false, time.Now())
+		s.setPaused(false)
 		pass(59*time.Second, false, 2)
 		pass(2*time.Second, true, 3)
 	})
@@ -43,9 +43,9 @@ func TestStall(t *testing.T) {
 func TestNoStallWithoutLimit(t *testing.T) {
 	t.Parallel()
 	var s stall
-	s.begin(0, time.Now(), nil)
+	s.begin(0, nil)
 	s.alive(time.Now())
-	s.setPaused(true, time.Now())
+	s.setPaused(true)
 	if s.timer != nil || s.isStalled() {
 		t.Error("there is a watch nobody asked for")
 	}
