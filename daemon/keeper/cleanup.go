@@ -63,7 +63,7 @@ func (l *link) endCommands(at uint64) {
 		}
 		if r.report != "" {
 			if report, err := ReadReport(p.Dir, r.report); err == nil && report.Key == r.key {
-				exit = report.Exit() // it had ended before
+				exit = report.exit() // it had ended before
 			}
 		}
 		r.finish(exit)

@@ -127,7 +127,7 @@ func (s *server) serveClient(c *client) {
 	s.mu.Unlock()
 	s.poke()
 	if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && !errors.Is(err, errReplacedHere) {
-		s.Logger.Warn("connection ended", "error", err)
+		s.logger.Warn("connection ended", "error", err)
 	}
 }
 
@@ -253,8 +253,9 @@ func (s *server) queueStart(c *client, r *request) error {
 	if r.Key == nil || r.Start == nil || r.Key.Operation == "" {
 		return errors.Join(fmt.Errorf("%w: a start that says not what", errFrame), output.Close())
 	}
-	cmd, err := r.Start.command()
-	if err == nil && cmd.Report != "" {
+	cmd := r.Start.Command
+	cmd.Dir, cmd.Label, cmd.Output = string(r.Start.Dir), string(r.Start.Label), output
+	if cmd.Report != "" {
 		err = statefs.CheckExitName(cmd.Report)
 	}
 	if err == nil && len(cmd.Args) == 0 {
@@ -264,7 +265,6 @@ func (s *server) queueStart(c *client, r *request) error {
 		c.answer(r.Number, message{Refusal: refusedFailed, Error: err.Error()})
 		return output.Close()
 	}
-	cmd.Output = output
 	// In a goroutine, beside other requests: the program may be on a disk that does not answer.
 	s.group.Go(func() { s.begin(c, r.Number, *r.Key, &cmd) })
 	return nil

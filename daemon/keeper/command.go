@@ -22,43 +22,43 @@ type Command struct {
 	// Args is the program and its arguments; no shell interprets them. A program without a slash is
 	// searched for in the PATH of Env. A program with a slash is used as given; a relative one is
 	// relative to Dir.
-	Args []string
+	Args texts `json:"args"`
 
 	// Dir is the working directory; empty means that of this process.
-	Dir string
+	Dir string `json:"-"`
 
 	// Env is the whole environment as NAME=value entries. Nothing is added.
-	Env []string
+	Env texts `json:"env"`
 
 	// Output becomes standard output and standard error. It must have been opened with O_APPEND, so
 	// that other writers (and the command's descendants) do not overwrite each other. The caller
 	// keeps the file and may close it as soon as Start has returned.
-	Output *os.File
+	Output *os.File `json:"-"`
 
 	// Grace is the time between SIGTERM and SIGKILL; 0 is DefaultGrace.
-	Grace time.Duration
+	Grace time.Duration `json:"grace_ns"`
 
 	// Mark holds entries of Env that together distinguish this command's processes from all others,
 	// for example JOBDIR_ID=... and JOBDIR_MARK=.... Descendants inherit them, and are found by
 	// them after they have left the process group. Commands with equal marks end each other's
 	// descendants. Empty: only the group is ended.
-	Mark []string
+	Mark texts `json:"mark,omitempty"`
 
 	// Key identifies this command among all that one keeper process is ever asked to start: a
 	// second start of the same key returns the existing command. Start in this process ignores it.
-	Key Key
+	Key Key `json:"-"`
 
 	// Label is text that the caller gets back when it finds the command again, such as the name of
 	// its item: any bytes without NUL. Start in this process ignores it.
-	Label string
+	Label string `json:"-"`
 
 	// Timeout is how long the command may run. Then it is ended, and Exit.TimedOut is set. Time in
 	// which it is stopped does not count. 0 is no limit.
-	Timeout time.Duration
+	Timeout time.Duration `json:"timeout_ns,omitempty"`
 
 	// Report is the file for the exit report, relative to the storage directory of a keeper
 	// process; see ReadReport. Empty: no report is written. Start in this process ignores it.
-	Report string
+	Report string `json:"report,omitempty"`
 
 	// Wanted is called right before a keeper starts the command, which may be long after the order
 	// was sent: the keeper may have been stopped. If it returns false, the command does not begin.
@@ -68,7 +68,7 @@ type Command struct {
 	// ScanOnExit makes the keeper also search for processes that carry the marks, and end them,
 	// when the command exits by itself. That is a pass over /proc (some milliseconds); leave it off
 	// for a command that is one of thousands. The rest of the process group is ended in any case.
-	ScanOnExit bool
+	ScanOnExit bool `json:"scan_on_exit,omitempty"`
 }
 
 // check returns an error if c cannot be started as given.

@@ -21,7 +21,7 @@ func init() {
 }
 
 // playDaemon is a process that starts a command through a keeper, prints its PID, and waits to be
-// killed. Its arguments are DIR COMMAND-AS-JSON LOG.
+// killed. Its arguments are DIR REQUEST LOG.
 func playDaemon(args []string) error {
 	p, err := Open(context.Background(), PoolOptions{
 		Dir: args[0], Executable: "/proc/self/exe",
@@ -30,18 +30,20 @@ func playDaemon(args []string) error {
 	if err != nil {
 		return err
 	}
-	var c Command
-	if err := json.Unmarshal([]byte(args[1]), &c); err != nil {
+	var r request
+	if err := json.Unmarshal([]byte(args[1]), &r); err != nil {
 		return err
 	}
+	c := r.Start.Command
+	c.Key, c.Dir = *r.Key, string(r.Start.Dir)
 	if c.Output, err = os.OpenFile(args[2], os.O_WRONLY|os.O_APPEND, 0); err != nil {
 		return err
 	}
-	r, err := p.Start(context.Background(), c)
+	started, err := p.Start(context.Background(), c)
 	if err != nil {
 		return err
 	}
-	fmt.Println(r.PID())
+	fmt.Println(started.PID())
 	select {}
 }
 
@@ -49,9 +51,7 @@ func playDaemon(args []string) error {
 // job.
 func (s *site) startElsewhere(t *testing.T, j *job) (*exec.Cmd, int) {
 	t.Helper()
-	c := j.Command
-	c.Output = nil
-	text, err := json.Marshal(c)
+	text, err := json.Marshal(request{Key: &j.Key, Start: &order{Command: j.Command, Dir: []byte(j.Dir)}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,7 @@
 //
 // It knows commands, processes and marks; it knows nothing of jobs and states. The caller decides
 // what runs; the keeper carries it out. Start makes a command a child of the calling process. A
-// Pool makes it a child of a keeper process (Serve), which outlives the caller. Both implement
+// Pool makes it a child of a keeper process (Main), which outlives the caller. Both implement
 // Starter.
 //
 //	daemon ── Pool ──keeper-1.sock──▶ keeper 1 (this build) ──▶ commands, each with its own session

@@ -16,34 +16,35 @@ import (
 type Exit struct {
 	// Code is the exit code. It is -1 when a signal ended the command (then Signal is set), or when
 	// the code is unknown (then Err is set).
-	Code int
+	Code int `json:"code"`
 
 	// Signal is the name of the signal that ended the command ("SIGKILL"), empty when it exited by itself.
-	Signal string
+	Signal string `json:"signal,omitempty"`
 
 	// Cause is the argument of the first End that came while the command was alive; empty when the
 	// command ended by itself.
-	Cause string
+	Cause string `json:"cause,omitempty"`
 
 	// TimedOut is set when the command was ended because it ran longer than its Timeout; Cause is
 	// CauseTimeout then.
-	TimedOut bool
+	TimedOut bool `json:"timed_out,omitempty"`
 
 	// At is when the end of the leader was seen. The rest of the tree may have ended later.
-	At time.Time
+	At time.Time `json:"ended_at"`
 
-	// UserTime and SystemTime are the processor time of the leader and of its descendants that were
-	// waited for.
-	UserTime, SystemTime time.Duration
+	// UserSeconds and SystemSeconds are the processor time of the leader and of its descendants that
+	// were waited for.
+	UserSeconds   float64 `json:"user_seconds"`
+	SystemSeconds float64 `json:"system_seconds"`
 
-	// MaxRSS is the largest resident set, in bytes, of the leader or of one of its descendants that
+	// PeakMemory is the largest resident set, in bytes, of the leader or of one of its descendants that
 	// were waited for (getrusage(2)). The kernel counts the short time between fork and exec, so it
 	// is never less than the memory of this process itself.
-	MaxRSS int64
+	PeakMemory int64 `json:"peak_memory"`
 
 	// Err reports what failed: another part of the program reaped the leader, a process of the tree
 	// may not be signalled, or /proc cannot be read. The command is over nevertheless.
-	Err error
+	Err error `json:"-"`
 }
 
 func (e *Exit) setStatus(status syscall.WaitStatus, usage *syscall.Rusage) {
@@ -51,9 +52,9 @@ func (e *Exit) setStatus(status syscall.WaitStatus, usage *syscall.Rusage) {
 	if status.Signaled() {
 		e.Code, e.Signal = -1, signalName(status.Signal())
 	}
-	e.UserTime = time.Duration(usage.Utime.Nano())
-	e.SystemTime = time.Duration(usage.Stime.Nano())
-	e.MaxRSS = int64(usage.Maxrss) * maxRSSUnit //nolint:unconvert // 32 bits wide on some systems
+	e.UserSeconds = time.Duration(usage.Utime.Nano()).Seconds()
+	e.SystemSeconds = time.Duration(usage.Stime.Nano()).Seconds()
+	e.PeakMemory = int64(usage.Maxrss) * maxRSSUnit //nolint:unconvert // 32 bits wide on some systems
 }
 
 func signalName(sig syscall.Signal) string {
@@ -71,8 +72,7 @@ const CauseTimeout = "timeout"
 func (p *Process) overdue() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.exited && !p.ending {
-		p.timedOut = true
+	if !p.exited {
 		p.endLocked(CauseTimeout)
 	}
 }
@@ -86,31 +86,18 @@ const reportVersion = 1
 type Report struct {
 	Version int `json:"version"`
 	Key
-	PID       int       `json:"pid"`
-	Code      int       `json:"code"` // -1: ended by a signal, or unknown
-	Signal    string    `json:"signal,omitempty"`
-	Cause     string    `json:"cause,omitempty"` // why it was ended, when it did not end by itself
-	TimedOut  bool      `json:"timed_out,omitempty"`
+	PID int `json:"pid"`
+	Exit
 	StartedAt time.Time `json:"started_at"`
-	EndedAt   time.Time `json:"ended_at"`
-	// The processor time in seconds and the largest memory in bytes; see Exit.
-	UserSeconds   float64 `json:"user_seconds"`
-	SystemSeconds float64 `json:"system_seconds"`
-	PeakMemory    int64   `json:"peak_memory"`
-	Error         string  `json:"error,omitempty"`
-	Label         []byte  `json:"label,omitempty"` // see Command
-	Boot          string  `json:"boot_id,omitempty"`
-	Keeper        int     `json:"keeper_pid"`
+	Error     string    `json:"error,omitempty"` // the text of Exit.Err
+	Label     []byte    `json:"label,omitempty"` // see Command
+	Boot      string    `json:"boot_id,omitempty"`
+	Keeper    int       `json:"keeper_pid"`
 }
 
-// Exit converts the report to an Exit.
-func (r *Report) Exit() Exit {
-	e := Exit{
-		Code: r.Code, Signal: r.Signal, Cause: r.Cause, TimedOut: r.TimedOut, At: r.EndedAt,
-		UserTime:   time.Duration(r.UserSeconds * float64(time.Second)),
-		SystemTime: time.Duration(r.SystemSeconds * float64(time.Second)),
-		MaxRSS:     r.PeakMemory,
-	}
+// exit returns the end of the command with its error.
+func (r *Report) exit() Exit {
+	e := r.Exit
 	if r.Error != "" {
 		e.Err = errors.New(r.Error)
 	}
@@ -137,7 +124,7 @@ func parseReport(name string, data []byte) (*Report, error) {
 		return nil, fmt.Errorf("exit report %s has version %d and this program knows %d: use the newer program", name,
 			r.Version, reportVersion)
 	}
-	if r.Operation == "" || r.Run < 1 || r.EndedAt.IsZero() {
+	if r.Operation == "" || r.Run < 1 || r.At.IsZero() {
 		return nil, fmt.Errorf("exit report %s has no operation, run or time of the end", name)
 	}
 	return &r, nil

@@ -136,7 +136,7 @@ func (l *link) welcomed(c *channel, w *welcome) {
 			l.remotes[command.Key] = r
 		}
 		if command.Exit != nil {
-			r.finish(command.Exit.Exit())
+			r.finish(command.Exit.exit())
 		} else if r.cause != "" {
 			l.unsent = append(l.unsent, request{Verb: verbEnd, Key: &r.key, Cause: r.cause})
 		}
@@ -229,7 +229,7 @@ func (l *link) event(m *message) {
 		return // the keeper's shutdown message, or an event of a newer keeper
 	}
 	if r := l.remotes[m.Exit.Key]; r != nil {
-		r.finish(m.Exit.Exit())
+		r.finish(m.Exit.exit())
 	}
 }
 
@@ -247,7 +247,7 @@ func (l *link) answered(m *message) {
 			l.remotes[m.Command.Key] = c.remote
 		}
 		if m.Command.Exit != nil {
-			c.remote.finish(m.Command.Exit.Exit())
+			c.remote.finish(m.Command.Exit.exit())
 		}
 	}
 	close(c.done)
@@ -509,10 +509,8 @@ func (l *link) start(ctx context.Context, c *Command) (*remote, error) {
 		return nil, fmt.Errorf("start %q: working directory: %w", c.Args[0], err)
 	}
 	waiting := &call{wanted: c.Wanted}
-	err = l.request(ctx, request{Verb: verbStart, Key: &c.Key, Start: &order{
-		Args: pack(c.Args), Dir: []byte(dir), Env: pack(c.environment()), Mark: pack(c.Mark),
-		Grace: c.Grace, Timeout: c.Timeout, ScanOnExit: c.ScanOnExit, Report: c.Report, Label: []byte(c.Label),
-	}}, waiting, c.Output)
+	start := &order{Command: *c, Dir: []byte(dir), Label: []byte(c.Label)}
+	err = l.request(ctx, request{Verb: verbStart, Key: &c.Key, Start: start}, waiting, c.Output)
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -16,11 +15,19 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
-// Main is the main function of a keeper process: it calls Serve the way a Pool expects of the
-// program that it starts. It sets Options.Ready and Options.Logger. SIGTERM and SIGINT end all
-// commands, each with its grace period, and then the keeper; SIGHUP does nothing.
+// Main runs the whole keeper process of a storage directory, the way a Pool expects of the program
+// that it starts. It returns when it has nothing left to do: without commands and without a daemon
+// for Options.Idle, or with its last command when a daemon has asked it to retire. When ctx ends, or
+// with SIGTERM or SIGINT, it ends its commands first, each with its grace period; SIGHUP does
+// nothing. The error wraps ErrReportsLost when the exit reports could not be written: the keeper
+// retries for shutdownReportTimeout, or for orphanedReportTimeout when it was not asked to end.
+//
+// Main takes over the whole process: it becomes a subreaper, locks threads and reaps all children.
+// The process must do nothing else.
 func Main(ctx context.Context, options Options) error {
 	// Keep the process small, because it lives long. Two processors: while one forks, which takes
 	// until the program is executed, the other answers requests.
@@ -29,74 +36,53 @@ func Main(ctx context.Context, options Options) error {
 	}
 	runtime.GOMAXPROCS(2)
 	debug.SetGCPercent(50)
-	ctx, stop := context.WithCancel(ctx)
+	ctx, stop := signal.NotifyContext(ctx, unix.SIGTERM, unix.SIGINT)
 	defer stop()
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
-	defer signal.Stop(signals)
-	done := make(chan struct{})
-	defer close(done)
-	go func() {
-		for {
-			select {
-			case got := <-signals:
-				if got != unix.SIGHUP {
-					stop()
-				}
-			case <-done:
-				return
-			}
-		}
-	}()
-	options.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
-	options.Ready = func(number int) {
-		said, err := json.Marshal(announcement{number})
-		if err == nil {
-			_, err = os.Stdout.Write(append(said, '\n'))
-		}
-		if err = errors.Join(err, redirect(filepath.Join(options.Dir, logName(number)))); err != nil {
-			options.Logger.Error("output not redirected", "error", err)
-		}
-		if err := releasePages(); err != nil {
-			options.Logger.Debug("pages of the program kept", "reason", err)
-		}
+	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP) // not ignored: commands would inherit that
+	return newServer(options).run(ctx)
+}
+
+// announce prints the number of this keeper for the daemon that has started it, and turns to the
+// keeper's own log.
+func (s *server) announce() {
+	said, err := json.Marshal(announcement{s.number})
+	if err == nil {
+		_, err = os.Stdout.Write(append(said, '\n'))
 	}
-	return Serve(ctx, options)
+	if err = errors.Join(err, redirect(filepath.Join(s.Dir, logName(s.number)))); err != nil {
+		s.logger.Error("output not redirected", "error", err)
+	}
+	if err := releasePages(); err != nil {
+		s.logger.Debug("pages of the program kept", "reason", err)
+	}
 }
 
 // redirect sends standard output and standard error, including the stack trace of a crash, to the
 // keeper's own log file, or to nowhere when that is not possible. The keeper must not hold the daemon's
 // descriptors open: a program that reads the daemon's output waits for their end.
 func redirect(path string) error {
-	fd, err := openLog(path)
+	out, err := openLog(path, os.O_CREATE)
 	if err != nil {
 		var nullErr error
-		if fd, nullErr = unix.Open(os.DevNull, unix.O_WRONLY|unix.O_CLOEXEC, 0); nullErr != nil {
-			return errors.Join(err, fmt.Errorf("open %s: %w", os.DevNull, nullErr))
+		if out, nullErr = os.OpenFile(os.DevNull, os.O_WRONLY, 0); nullErr != nil {
+			return errors.Join(err, nullErr)
 		}
 	}
-	return errors.Join(err, unix.Dup3(fd, syscall.Stdout, 0), unix.Dup3(fd, syscall.Stderr, 0), unix.Close(fd))
+	fd := int(out.Fd())
+	return errors.Join(err, unix.Dup3(fd, syscall.Stdout, 0), unix.Dup3(fd, syscall.Stderr, 0), out.Close())
 }
 
 // openLog opens a log for appending. It neither blocks on something else in its place, such as a fifo or a device, nor
 // changes it.
-func openLog(path string) (int, error) {
-	const flags = unix.O_WRONLY | unix.O_APPEND | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
-	fd, err := unix.Open(path, flags, 0o640)
+func openLog(path string, flags int) (*os.File, error) {
+	f, err := files.OpenFile(path, os.O_WRONLY|os.O_APPEND|flags)
 	if err != nil {
-		return -1, fmt.Errorf("open %s: %w", path, err)
+		return nil, err
 	}
-	var st unix.Stat_t
-	if err = unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
-		err = errors.New("is not a regular file")
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(fmt.Errorf("open %s: %w", path, files.ErrIrregular), err, f.Close())
 	}
-	if err == nil {
-		err = unix.Fchmod(fd, 0o640) // the mode does not depend on the umask
-	}
-	if err != nil {
-		return -1, errors.Join(fmt.Errorf("open %s: %w", path, err), unix.Close(fd))
-	}
-	return fd, nil
+	return f, nil
 }
 
 // releasePages releases the resident pages of the program itself (madvise(2), MADV_DONTNEED). Most

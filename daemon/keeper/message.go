@@ -1,7 +1,9 @@
 package keeper
 
 import (
-	"fmt"
+	"bytes"
+	"encoding/base64"
+	"errors"
 	"strings"
 	"time"
 )
@@ -105,63 +107,43 @@ type command struct {
 	Key    Key           `json:"key"`
 	PID    int           `json:"pid"`
 	Grace  time.Duration `json:"grace_ns"`
-	Mark   packed        `json:"mark,omitempty"`
+	Mark   texts         `json:"mark,omitempty"`
 	Report string        `json:"report,omitempty"`
 	Label  []byte        `json:"label,omitempty"`
 	Exit   *Report       `json:"exit,omitempty"` // it has ended, and no daemon has acknowledged that
 }
 
 // order is the wire form of a Command. Its texts are arbitrary bytes, which JSON strings cannot
-// carry.
+// carry; Key is that of the request.
 type order struct {
-	Args       packed        `json:"args"`
-	Dir        []byte        `json:"dir"`
-	Env        packed        `json:"env"`
-	Mark       packed        `json:"mark,omitempty"`
-	Grace      time.Duration `json:"grace_ns"`
-	Timeout    time.Duration `json:"timeout_ns,omitempty"`
-	ScanOnExit bool          `json:"scan_on_exit,omitempty"`
-	Report     string        `json:"report,omitempty"`
-	Label      []byte        `json:"label,omitempty"`
+	Command
+	Dir   []byte `json:"dir"`
+	Label []byte `json:"label,omitempty"`
 }
 
-// packed is a list of texts without NUL, each followed by a NUL byte.
-type packed []byte
+// texts is a list of texts without NUL. On the wire each is followed by a NUL byte, in base64.
+type texts []string
 
-func pack(texts []string) packed {
-	size := 0
-	for _, t := range texts {
-		size += len(t) + 1
+// MarshalText implements encoding.TextMarshaler.
+func (t texts) MarshalText() ([]byte, error) {
+	var packed []byte
+	for _, text := range t {
+		packed = append(append(packed, text...), 0)
 	}
-	out := make(packed, 0, size)
-	for _, t := range texts {
-		out = append(append(out, t...), 0)
-	}
-	return out
+	return base64.StdEncoding.AppendEncode(nil, packed), nil
 }
 
-func (p packed) unpack() ([]string, error) {
-	if len(p) == 0 {
-		return nil, nil
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (t *texts) UnmarshalText(encoded []byte) error {
+	packed, err := base64.StdEncoding.AppendDecode(nil, encoded)
+	if err != nil {
+		return err
 	}
-	if p[len(p)-1] != 0 {
-		return nil, fmt.Errorf("%w: a list without an end", errFrame)
+	*t = nil
+	if list, ended := bytes.CutSuffix(packed, []byte{0}); ended {
+		*t = strings.Split(string(list), "\x00")
+	} else if len(packed) > 0 {
+		return errors.New("a list without an end")
 	}
-	return strings.Split(string(p[:len(p)-1]), "\x00"), nil
-}
-
-func (o *order) command() (c Command, err error) {
-	c = Command{
-		Dir: string(o.Dir), Grace: o.Grace, Timeout: o.Timeout, ScanOnExit: o.ScanOnExit, Report: o.Report,
-		Label: string(o.Label),
-	}
-	for _, list := range []struct {
-		from packed
-		to   *[]string
-	}{{o.Args, &c.Args}, {o.Env, &c.Env}, {o.Mark, &c.Mark}} {
-		if *list.to, err = list.from.unpack(); err != nil {
-			return c, err
-		}
-	}
-	return c, nil
+	return nil
 }

@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // The files of keeper N in the storage directory: its lock, which it holds for life, its socket,
@@ -87,14 +89,9 @@ func takeNumber(dir string) (n int, lock *os.File, err error) {
 // file without a name keeps no process out.
 func lockNumber(dir string, n, flags int) (*os.File, error) {
 	path := filepath.Join(dir, lockName(n))
-	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK|flags, 0o640)
+	f, err := files.OpenFile(path, os.O_RDWR|flags)
 	if err != nil {
 		return nil, err
-	}
-	if flags&os.O_CREATE != 0 {
-		if err := f.Chmod(0o640); err != nil { // whatever the umask is
-			return nil, errors.Join(err, f.Close())
-		}
 	}
 	for {
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
@@ -115,7 +112,7 @@ func lockNumber(dir string, n, flags int) (*os.File, error) {
 
 // isStopped reports whether the process in the lock file of a keeper is stopped.
 func isStopped(dir string, n int) bool {
-	f, err := os.OpenFile(filepath.Join(dir, lockName(n)), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	f, err := files.OpenRegular(filepath.Join(dir, lockName(n)))
 	if err != nil {
 		return false
 	}
@@ -202,13 +199,13 @@ func removeNumber(dir string, n int) error {
 // logTail returns the end of a keeper's log.
 func logTail(path string) string {
 	const most = 4 << 10
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	f, err := files.OpenRegular(path)
 	if err != nil {
 		return ""
 	}
 	defer f.Close()
 	info, err := f.Stat()
-	if err != nil || !info.Mode().IsRegular() {
+	if err != nil {
 		return ""
 	}
 	text, err := io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-most), most))

@@ -22,10 +22,6 @@ type Options struct {
 	// of its own and with orders on standard input. Without it, processes that commands have
 	// started in sessions of their own outlive a killed keeper until a daemon notices its death.
 	Warden []string
-	// Logger receives warnings and errors; nil discards them.
-	Logger *slog.Logger
-	// Ready is called once, with the number of the keeper, when it listens; may be nil.
-	Ready func(number int)
 
 	// protocol is the newest version to speak; 0 means newestProtocol.
 	protocol int
@@ -39,7 +35,7 @@ type Options struct {
 type PoolOptions struct {
 	// Dir is the storage directory.
 	Dir string
-	// Program is the argument list of the program that calls Serve for Dir. When it serves, it
+	// Program is the argument list of the program that calls Main for Dir. When it serves, it
 	// prints {"keeper":N} with its number on standard output. Other output is taken as the reason
 	// why it does not serve.
 	Program []string

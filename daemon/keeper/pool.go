@@ -403,7 +403,7 @@ func (p *Pool) reported(key Key, name string) *remote {
 		return nil
 	}
 	r := &remote{key: key, dir: p.Dir, report: name, label: string(report.Label), done: make(chan struct{})}
-	r.finish(report.Exit())
+	r.finish(report.exit())
 	return r
 }
 

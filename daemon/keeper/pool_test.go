@@ -186,7 +186,7 @@ func TestPoolExit(t *testing.T) {
 			r := run(t, p, j)
 			e := exitOf(t, r)
 			if e.Code != c.code || e.Signal != c.signal || e.Cause != "" || e.Err != nil ||
-				e.UserTime+e.SystemTime <= 0 || e.MaxRSS <= 0 {
+				e.UserSeconds+e.SystemSeconds <= 0 || e.PeakMemory <= 0 {
 				t.Errorf("exit is %+v", e)
 			}
 			var report *Report

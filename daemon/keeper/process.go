@@ -33,7 +33,6 @@ type Process struct {
 	limit    TimeLimit
 	mu       sync.Mutex
 	ending   bool      // End was called
-	timedOut bool      // because the time was over
 	termSent bool      // End sent SIGTERM to the group, before the leader exited
 	cause    string    // the argument of that End
 	endBy    time.Time // when SIGTERM becomes SIGKILL, after End
@@ -204,7 +203,7 @@ func (p *Process) leaderExited() (asked, scan bool, killBy time.Time) {
 	defer p.mu.Unlock()
 	p.exited = true
 	p.limit.End()
-	p.exit.Cause, p.exit.TimedOut = p.cause, p.timedOut && p.termSent
+	p.exit.Cause, p.exit.TimedOut = p.cause, p.cause == CauseTimeout
 	p.note(p.failed)
 	killBy = p.endBy
 	if !p.termSent {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
@@ -27,12 +26,8 @@ type remote struct {
 }
 
 func newRemote(l *link, c *command) *remote {
-	mark, err := c.Mark.unpack()
-	if err != nil {
-		mark = nil // the mark is used only when the keeper dies
-	}
 	return &remote{
-		link: l, key: c.Key, pid: c.PID, grace: c.Grace, mark: slices.Clip(mark), report: c.Report,
+		link: l, key: c.Key, pid: c.PID, grace: c.Grace, mark: c.Mark, report: c.Report,
 		label: string(c.Label), done: make(chan struct{}),
 	}
 }

@@ -36,10 +36,7 @@ func TestStartOfAKilledDaemonIsInTheListOrDropped(t *testing.T) {
 		if err := unix.Kill(keeper, unix.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
-		order := &order{
-			Args: pack(j.Args), Dir: []byte(j.Dir), Env: pack(j.Env), Mark: pack(j.Mark),
-			Grace: j.Grace, Report: j.Report,
-		}
+		order := &order{Command: j.Command, Dir: []byte(j.Dir)}
 		if err := killed.send(request{Number: 2, Verb: verbStart, Key: &j.Key, Start: order}, j.Output); err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -27,6 +28,7 @@ const reportRetryInterval = time.Second
 type server struct {
 	Options
 	place
+	logger   *slog.Logger
 	listener *net.UnixListener
 	exits    *statefs.Exits
 	warden   *warden
@@ -46,28 +48,21 @@ type server struct {
 	reportRetry reportRetry
 }
 
-// Serve runs the whole keeper process of a storage directory. It returns when it has nothing left
-// to do: without commands and without a daemon for Options.Idle, or with its last command when a
-// daemon has asked it to retire. When ctx ends, it ends its commands first, each with its grace
-// period. The error wraps ErrReportsLost when the exit reports could not be written: Serve retries
-// for shutdownReportTimeout, or for orphanedReportTimeout when ctx has not ended.
-//
-// Serve takes over the whole process: it becomes a subreaper, locks threads and reaps all children.
-// The process must do nothing else.
-func Serve(ctx context.Context, options Options) error {
+func newServer(options Options) *server {
 	s := &server{
-		Options: options,
-		forks:   make(chan func()), wake: make(chan struct{}, 1), ends: make(chan struct{}),
+		Options: options, logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		forks: make(chan func()), wake: make(chan struct{}, 1), ends: make(chan struct{}),
 		commands: map[Key]*supervisedCommand{}, starting: map[Key]chan struct{}{},
 		daemons: daemons{connected: map[*client]struct{}{}, replaced: map[string]bool{}},
 	}
 	s.Idle = cmp.Or(s.Idle, DefaultIdle)
-	s.shutdownReportTimeout, s.orphanedReportTimeout = cmp.Or(s.shutdownReportTimeout, shutdownReportTimeout),
-		cmp.Or(s.orphanedReportTimeout, orphanedReportTimeout)
+	s.shutdownReportTimeout = cmp.Or(s.shutdownReportTimeout, shutdownReportTimeout)
+	s.orphanedReportTimeout = cmp.Or(s.orphanedReportTimeout, orphanedReportTimeout)
 	s.protocol = cmp.Or(s.protocol, newestProtocol)
-	if s.Logger == nil {
-		s.Logger = slog.New(slog.DiscardHandler)
-	}
+	return s
+}
+
+func (s *server) run(ctx context.Context) error {
 	if err := s.open(ctx); err != nil {
 		return fmt.Errorf("keeper of %s: %w", s.Dir, err)
 	}
@@ -76,9 +71,7 @@ func Serve(ctx context.Context, options Options) error {
 	s.group.Go(func() { s.fork(working) })
 	s.group.Go(func() { s.accept(working) })
 	s.group.Go(func() { s.warden.supervise(working) })
-	if s.Ready != nil {
-		s.Ready(s.number)
-	}
+	s.announce()
 	lost := s.serve(ctx)
 	if lost == nil {
 		s.saveAllReports()
@@ -114,7 +107,7 @@ func (s *server) open(ctx context.Context) (err error) {
 
 // settle sets up what a keeper with a number needs before it serves.
 func (s *server) settle(ctx context.Context) (err error) {
-	if s.warden, err = newWarden(s.Warden, s.Dir, s.Logger); err != nil {
+	if s.warden, err = newWarden(s.Warden, s.Dir, s.logger); err != nil {
 		return err
 	}
 	s.warden.sendOrder(orderLog, logName(s.number))
@@ -122,7 +115,7 @@ func (s *server) settle(ctx context.Context) (err error) {
 		return err
 	}
 	if s.cgroup, err = enterGroup(); err != nil {
-		s.Logger.Debug("no control group of its own", "reason", err)
+		s.logger.Debug("no control group of its own", "reason", err)
 	} else if err := noteGroup(s.lock, s.cgroup); err != nil {
 		return err
 	} else {
@@ -150,7 +143,7 @@ func (s *server) close(tidy bool) error {
 	}
 	s.warden.dismiss()
 	if err := leaveGroup(s.cgroup); err != nil {
-		s.Logger.Debug("control group left behind", "group", s.cgroup, "error", err)
+		s.logger.Debug("control group left behind", "group", s.cgroup, "error", err)
 	}
 	return err
 }
@@ -189,12 +182,12 @@ func (s *server) accept(ctx context.Context) {
 			return
 		}
 		if err != nil {
-			s.Logger.Error("connection not accepted", "error", err)
+			s.logger.Error("connection not accepted", "error", err)
 			pause(ctx, reportRetryInterval) // for example at the limit of open files
 			continue
 		}
 		if _, err := peer(conn); err != nil {
-			s.Logger.Warn("connection refused", "error", err)
+			s.logger.Warn("connection refused", "error", err)
 			_ = conn.Close() // nothing was sent
 			continue
 		}
@@ -290,7 +283,7 @@ func (s *server) endAll() {
 		}
 	}
 	s.mu.Unlock()
-	s.Logger.Warn("asked to stop, ending all commands", "commands", len(all))
+	s.logger.Warn("asked to stop, ending all commands", "commands", len(all))
 	for _, p := range all {
 		p.End(CauseKeeperEnds)
 	}

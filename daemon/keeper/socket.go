@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/machine"
 )
 
@@ -27,9 +28,7 @@ func listenAt(ctx context.Context, path string) (*net.UnixListener, error) {
 	defer done()
 	// The mode of the socket before bind(2) becomes the mode of its file.
 	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
-		var modeErr error
-		err := raw.Control(func(fd uintptr) { modeErr = unix.Fchmod(int(fd), 0o600) })
-		return errors.Join(err, modeErr)
+		return files.WithDescriptor(raw, func(fd int) error { return unix.Fchmod(fd, 0o600) })
 	}}
 	l, err := config.Listen(ctx, "unix", name)
 	if err != nil {
@@ -51,19 +50,15 @@ func dialAt(ctx context.Context, path string) (*channel, int, error) {
 		return nil, 0, err
 	}
 	defer done()
-	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", name)
+	conn, err := new(net.Dialer).DialUnix(ctx, "unix", nil, &net.UnixAddr{Name: name, Net: "unix"})
 	if err != nil {
 		return nil, 0, err
 	}
-	uc, ok := conn.(*net.UnixConn)
-	if !ok {
-		return nil, 0, errors.Join(fmt.Errorf("connect to %s: no unix socket but %T", path, conn), conn.Close())
-	}
-	pid, err := peer(uc)
+	pid, err := peer(conn)
 	if err != nil {
-		return nil, 0, errors.Join(fmt.Errorf("connect to %s: %w", path, err), uc.Close())
+		return nil, 0, errors.Join(fmt.Errorf("connect to %s: %w", path, err), conn.Close())
 	}
-	return newChannel(uc), pid, nil
+	return newChannel(conn), pid, nil
 }
 
 // peer returns the PID of the process at the other end, which must belong to this user or to root.
@@ -73,12 +68,11 @@ func peer(conn *net.UnixConn) (pid int, err error) {
 		return 0, err
 	}
 	var cred *unix.Ucred
-	var credErr error
-	err = raw.Control(func(fd uintptr) {
-		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET,
-			unix.SO_PEERCRED)
+	err = files.WithDescriptor(raw, func(fd int) (err error) {
+		cred, err = unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+		return err
 	})
-	if err = errors.Join(err, credErr); err != nil {
+	if err != nil {
 		return 0, fmt.Errorf("find out who is there: %w", err)
 	}
 	if cred.Uid != 0 && int(cred.Uid) != os.Geteuid() {

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/machine"
 )
 
@@ -138,9 +139,11 @@ func fileFlags(f *os.File) (int, error) {
 		return 0, err
 	}
 	var flags int
-	var flagsErr error
-	err = raw.Control(func(fd uintptr) { flags, flagsErr = unix.FcntlInt(fd, unix.F_GETFL, 0) })
-	return flags, errors.Join(err, flagsErr)
+	err = files.WithDescriptor(raw, func(fd int) (err error) {
+		flags, err = unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+		return err
+	})
+	return flags, err
 }
 
 // findProgram is exec.LookPath, except that PATH is that of env and a path with a slash is relative
@@ -196,10 +199,7 @@ func executable(path string) error {
 		return syscall.EISDIR
 	}
 	// Root passes access(2) when any x bit is set, and so does execve(2).
-	if err := unix.Faccessat(unix.AT_FDCWD, path, unix.X_OK, unix.AT_EACCESS); err != nil {
-		return err
-	}
-	return nil
+	return unix.Faccessat(unix.AT_FDCWD, path, unix.X_OK, unix.AT_EACCESS)
 }
 
 func explainProgram(name, path string, err error) error {

@@ -33,7 +33,7 @@ func TestExit(t *testing.T) {
 			if e.Signal != c.signal || e.Code != c.code || e.Err != nil || e.Cause != "" {
 				t.Errorf("exit is %+v, want code %d, signal %q", e, c.code, c.signal)
 			}
-			if e.UserTime+e.SystemTime <= 0 || e.MaxRSS <= 1<<20 || e.At.IsZero() {
+			if e.UserSeconds+e.SystemSeconds <= 0 || e.PeakMemory <= 1<<20 || e.At.IsZero() {
 				t.Errorf("usage is missing: %+v", e)
 			}
 		})

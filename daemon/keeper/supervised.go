@@ -55,7 +55,7 @@ const shutdownSkew = 5 * time.Second
 // gets SIGTERM too: a machine that shuts down sends it to all processes, in any order. The caller
 // holds the lock of the server.
 func (h *supervisedCommand) markKeeperShutdown() {
-	if h.exit.Signal != "SIGTERM" || h.exit.Cause != "" || time.Since(h.exit.EndedAt) > shutdownSkew {
+	if h.exit.Signal != "SIGTERM" || h.exit.Cause != "" || time.Since(h.exit.At) > shutdownSkew {
 		return
 	}
 	told := *h.exit
@@ -152,14 +152,14 @@ func (s *server) launch(cmd *Command) (*Process, error) {
 func (h *supervisedCommand) describe() command {
 	p := h.process
 	return command{
-		Key: h.key, PID: p.PID(), Grace: p.grace, Mark: pack(p.mark), Report: h.report, Label: h.label, Exit: h.exit,
+		Key: h.key, PID: p.PID(), Grace: p.grace, Mark: p.mark, Report: h.report, Label: h.label, Exit: h.exit,
 	}
 }
 
 // commandEnded notifies the daemon that a command has ended. It writes the report at once when no
 // daemon is connected; the timer writes it when a daemon does not acknowledge the end in time.
 func (s *server) commandEnded(h *supervisedCommand) {
-	report := makeReport(h, os.Getpid())
+	report := makeReport(h)
 	s.warden.leave(h.slot)
 	s.mu.Lock()
 	h.exit = report
@@ -236,11 +236,11 @@ func (s *server) saveReport(h *supervisedCommand, need reportState) (ok bool) {
 	}
 	if err != nil && !s.exits.Removed(h.report) {
 		s.noteFailure(err)
-		s.Logger.Error("exit report not written, retrying", "report", h.report, "error", err)
+		s.logger.Error("exit report not written, retrying", "report", h.report, "error", err)
 		return false
 	}
 	if err != nil {
-		s.Logger.Error("exit report not written: its operation was removed", "report", h.report, "error", err)
+		s.logger.Error("exit report not written: its operation was removed", "report", h.report, "error", err)
 	}
 	h.reportState, h.savedExit = need, exit
 	return true
@@ -262,22 +262,18 @@ func (s *server) removeReport(h *supervisedCommand) {
 		return
 	}
 	if err := s.exits.Remove(h.report); err != nil {
-		s.Logger.Warn("exit report not removed; it is of a run that is over", "report", h.report, "error", err)
+		s.logger.Warn("exit report not removed; it is of a run that is over", "report", h.report, "error", err)
 	}
 }
 
-func makeReport(h *supervisedCommand, keeper int) *Report {
+func makeReport(h *supervisedCommand) *Report {
 	p := h.process
-	e := p.Exit()
 	r := &Report{
-		Version: reportVersion, Key: h.key, Label: h.label, PID: p.PID(),
-		Code: e.Code, Signal: e.Signal, Cause: e.Cause, TimedOut: e.TimedOut,
-		StartedAt: p.started, EndedAt: e.At,
-		UserSeconds: e.UserTime.Seconds(), SystemSeconds: e.SystemTime.Seconds(), PeakMemory: e.MaxRSS,
-		Boot: machine.This().Boot, Keeper: keeper,
+		Version: reportVersion, Key: h.key, Label: h.label, PID: p.PID(), Exit: p.Exit(), StartedAt: p.started,
+		Boot: machine.This().Boot, Keeper: os.Getpid(),
 	}
-	if e.Err != nil {
-		r.Error = e.Err.Error()
+	if r.Err != nil {
+		r.Error = r.Err.Error()
 	}
 	return r
 }
@@ -334,9 +330,9 @@ func (s *server) abandonReports(unsaved bool, now time.Time) error {
 	s.closing = true
 	for key, h := range s.commands {
 		if h.exit != nil {
-			s.Logger.Error("exit report given up: the next daemon takes the command for cut off", "operation",
+			s.logger.Error("exit report given up: the next daemon takes the command for cut off", "operation",
 				key.Operation, "run", key.Run,
-				"code", h.exit.Code, "signal", h.exit.Signal, "ended_at", h.exit.EndedAt)
+				"code", h.exit.Code, "signal", h.exit.Signal, "ended_at", h.exit.At)
 		}
 	}
 	return fmt.Errorf("%w in %s: %w; bring the disk of %s back, and start the daemon again", ErrReportsLost,

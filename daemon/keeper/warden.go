@@ -338,12 +338,8 @@ func leaders() map[int]bool {
 // logResult writes to the keeper's log, whose end the next daemon logs. If the log is gone, a
 // daemon has already seen the keeper's death itself.
 func (o *orders) logResult(ended int, cause error) {
-	log, err := os.OpenFile(o.log, os.O_WRONLY|os.O_APPEND|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	log, err := openLog(o.log, 0)
 	if err != nil {
-		return
-	}
-	if info, err := log.Stat(); err != nil || !info.Mode().IsRegular() {
-		_ = log.Close() // nothing was written
 		return
 	}
 	// An error cannot be reported anywhere.

@@ -211,9 +211,9 @@ func (u *resourceUsage) add(exit keeper.Exit) {
 	if u.sum == nil {
 		u.sum = new(statefs.ResourceUse)
 	}
-	u.sum.UserSeconds += exit.UserTime.Seconds()
-	u.sum.SystemSeconds += exit.SystemTime.Seconds()
-	u.sum.PeakMemory = max(u.sum.PeakMemory, exit.MaxRSS)
+	u.sum.UserSeconds += exit.UserSeconds
+	u.sum.SystemSeconds += exit.SystemSeconds
+	u.sum.PeakMemory = max(u.sum.PeakMemory, exit.PeakMemory)
 }
 
 // addTo returns the usage of an operation including this run, given that of its earlier runs.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/jobdir/jobdir/daemon/keeper"
 	"github.com/jobdir/jobdir/statefs"
@@ -14,9 +13,9 @@ import (
 func TestResourceUsageAddsUp(t *testing.T) {
 	t.Parallel()
 	var first, second, none resourceUsage
-	first.add(keeper.Exit{UserTime: time.Second, SystemTime: 2 * time.Second, MaxRSS: 100})
-	first.add(keeper.Exit{UserTime: time.Second, MaxRSS: 300})
-	second.add(keeper.Exit{SystemTime: time.Second, MaxRSS: 200})
+	first.add(keeper.Exit{UserSeconds: 1, SystemSeconds: 2, PeakMemory: 100})
+	first.add(keeper.Exit{UserSeconds: 1, PeakMemory: 300})
+	second.add(keeper.Exit{SystemSeconds: 1, PeakMemory: 200})
 	if none.addTo(nil) != nil {
 		t.Error("nothing ended, and something was used")
 	}
