@@ -156,19 +156,12 @@ func endGroup(dir string, grace time.Duration) error {
 }
 
 func endMembers(dir string, grace time.Duration) error {
-	pids, err := members(dir)
-	if err != nil {
+	if err := signalMembers(dir, unix.SIGTERM, unix.SIGCONT); err != nil {
 		return err
-	}
-	for _, pid := range pids {
-		if h, err := openPidfd(pid); err == nil {
-			_ = errors.Join(h.signal(unix.SIGTERM), h.signal(unix.SIGCONT)) // it may have ended
-			h.close()
-		}
 	}
 	// Wait even when no member is listed: a killed process leaves cgroup.procs before it has ended,
 	// and until then the group cannot be removed.
-	err = awaitEmpty(dir, grace)
+	err := awaitEmpty(dir, grace)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		if err = killGroup(dir); err == nil {
 			err = awaitEmpty(dir, grace)
@@ -187,14 +180,7 @@ func killGroup(dir string) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	pids, err := members(dir)
-	for _, pid := range pids {
-		if h, err := openPidfd(pid); err == nil {
-			_ = h.signal(unix.SIGKILL) // it may have ended
-			h.close()
-		}
-	}
-	return err
+	return signalMembers(dir, unix.SIGKILL)
 }
 
 // removeGroup removes a group and the groups that its processes may have made below it.
@@ -212,14 +198,22 @@ func removeGroup(dir string) error {
 	return errors.Join(append(errs, os.Remove(dir))...)
 }
 
-func members(dir string) (pids []int, err error) {
+// signalMembers sends signals to one member of a group after another.
+func signalMembers(dir string, signals ...unix.Signal) error {
 	text, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	for line := range strings.Lines(string(text)) {
-		if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && pid > 0 {
-			pids = append(pids, pid)
+		pid, err := strconv.Atoi(strings.TrimSpace(line))
+		if err != nil || pid <= 0 {
+			continue
+		}
+		if h, err := openPidfd(pid); err == nil {
+			for _, sig := range signals {
+				_ = h.signal(sig) // it may have ended
+			}
+			h.close()
 		}
 	}
-	return pids, err
+	return err
 }
 
 // awaitEmpty waits until no living process is in a group or below it. It returns

@@ -239,7 +239,10 @@ func TestGroupOfWhatIsDying(t *testing.T) {
 		if err := killGroup(dir); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "no process is listed", func() bool { pids, err := members(dir); return err == nil && len(pids) == 0 })
+		eventually(t, "no process is listed", func() bool {
+			listed, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+			return err == nil && len(listed) == 0
+		})
 		if err := endGroup(dir, DefaultGrace); err != nil {
 			t.Error(err)
 		}

@@ -81,7 +81,7 @@ func (p *Pool) endRemains(lost []*remote, at uint64) error {
 	for _, r := range lost {
 		s.families[r.pid] = true
 		if len(r.mark) > 0 {
-			s.sets = append(s.sets, r.mark)
+			s.marks = append(s.marks, r.mark)
 		}
 		s.grace = max(s.grace, r.grace)
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io/fs"
 	"sync"
 	"time"
 )
@@ -117,12 +116,22 @@ func (c *markScanner) scan(batch []*markQuery) error {
 		if line[pid] || c.older[pid] {
 			continue
 		}
-		environ, start, loading, err := environOf(pid, since)
+		st, err := readStat(pid)
+		if errors.Is(err, errGone) {
+			continue
+		}
 		if err != nil {
 			return err
 		}
-		if start < c.before {
+		if st.start < c.before {
 			c.older[pid] = true
+		}
+		if st.start < since || st.kernel() || st.zombie() {
+			continue
+		}
+		environ, loading, err := readEnviron(pid, st)
+		if err != nil {
+			return err
 		}
 		for entry := range bytes.SplitSeq(environ, []byte{0}) {
 			for _, q := range byMark[string(entry)] {
@@ -136,24 +145,4 @@ func (c *markScanner) scan(batch []*markQuery) error {
 		}
 	}
 	return nil
-}
-
-// environOf returns the start time of a process, and its environment if the process did not start
-// before since and its environment may be read. loading means that the process has no environment
-// yet.
-func environOf(pid int, since uint64) (environ []byte, start uint64, loading bool, err error) {
-	st, err := readStat(pid)
-	switch {
-	case errors.Is(err, errGone):
-		return nil, since, false, nil
-	case err != nil:
-		return nil, since, false, err
-	case st.start < since, st.kernel(), st.zombie():
-		return nil, st.start, false, nil
-	}
-	environ, err = readEnviron(pid)
-	if errors.Is(err, errGone) || errors.Is(err, fs.ErrPermission) {
-		return nil, st.start, false, nil
-	}
-	return environ, st.start, err == nil && len(environ) == 0 && st.envEnd == 0, err
 }

@@ -87,8 +87,15 @@ func parseStat(data []byte) (stat, error) {
 }
 
 // readEnviron reads the environment a process was started with: NAME=value entries, each ended by
-// NUL. It returns fs.ErrPermission for processes of other users.
-func readEnviron(pid int) ([]byte, error) { return readProc(pid, "environ") }
+// NUL. It is empty for a process that is gone or of another user. loading means that the process is
+// just being loaded and has no environment yet.
+func readEnviron(pid int, st stat) (environ []byte, loading bool, err error) {
+	environ, err = readProc(pid, "environ")
+	if errors.Is(err, errGone) || errors.Is(err, fs.ErrPermission) {
+		return nil, false, nil
+	}
+	return environ, err == nil && len(environ) == 0 && st.envEnd == 0, err
+}
 
 func readProc(pid int, name string) ([]byte, error) {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/" + name)
@@ -100,26 +107,25 @@ func readProc(pid int, name string) ([]byte, error) {
 
 // hasMarks reports whether each of marks is exactly an entry of environ. It is false for no marks.
 func hasMarks(environ []byte, marks []string) bool {
-	lacks := func(mark string) bool { return !hasEntry(environ, mark) }
-	return len(marks) > 0 && !slices.ContainsFunc(marks, lacks)
-}
-
-func hasEntry(environ []byte, mark string) bool {
-	for entry := range bytes.SplitSeq(environ, []byte{0}) {
-		if string(entry) == mark {
-			return true
-		}
+	lacks := func(mark string) bool {
+		return !hasEntry(environ, func(entry []byte) bool { return string(entry) == mark })
 	}
-	return false
+	return len(marks) > 0 && !slices.ContainsFunc(marks, lacks)
 }
 
 // namesOperation reports whether environ has an entry JOBDIR_ID that is the ID of an operation.
 func namesOperation(environ []byte) bool {
+	return hasEntry(environ, func(entry []byte) bool {
+		text, ok := bytes.CutPrefix(entry, []byte("JOBDIR_ID="))
+		_, err := statefs.ParseID(string(text))
+		return ok && err == nil
+	})
+}
+
+func hasEntry(environ []byte, match func(entry []byte) bool) bool {
 	for entry := range bytes.SplitSeq(environ, []byte{0}) {
-		if text, ok := bytes.CutPrefix(entry, []byte("JOBDIR_ID=")); ok {
-			if _, err := statefs.ParseID(string(text)); err == nil {
-				return true
-			}
+		if match(entry) {
+			return true
 		}
 	}
 	return false

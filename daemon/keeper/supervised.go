@@ -186,21 +186,16 @@ func (s *server) commandEnded(h *supervisedCommand) {
 // unacknowledged ends. It reports whether one could not be written.
 func (s *server) saveDueReports() (unsaved bool) {
 	s.mu.Lock()
-	if !s.unsaved {
-		s.mu.Unlock()
+	due := s.unsaved && len(s.daemons.connected) == 0 // a connected daemon has been notified of them
+	s.unsaved = false
+	s.mu.Unlock()
+	if !due || s.saveAllReports() {
 		return false
 	}
-	s.unsaved = false
-	if len(s.daemons.connected) > 0 {
-		s.mu.Unlock()
-		return false // the daemon has been notified of them
-	}
-	s.mu.Unlock()
-	unsaved = !s.saveAllReports()
 	s.mu.Lock()
-	s.unsaved = s.unsaved || unsaved
+	s.unsaved = true
 	s.mu.Unlock()
-	return unsaved
+	return true
 }
 
 // saveAllReports makes the reports of all unacknowledged ends durable.

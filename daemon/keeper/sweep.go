@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"strings"
 	"time"
@@ -23,16 +22,14 @@ const maxLoadingPolls = 200
 
 // sweep ends the processes of a group and the processes that carry marks, each held by a pidfd.
 type sweep struct {
-	group *leader // nil: marks alone
-	marks []string
-	named bool   // the marks alone do not match: a process must also carry the ID of an operation
-	since uint64 // processes that started earlier are ignored
+	group *leader    // nil: marks alone
+	marks [][]string // a process that carries all marks of one of these lists
+	named bool       // the marks alone do not match: a process must also carry the ID of an operation
+	since uint64     // processes that started earlier are ignored
 
-	// What commands of a dead keeper have left: the PIDs of their leaders, which cannot have been
-	// reused before until, and their marks.
+	// The PIDs of the leaders of commands of a dead keeper, which cannot have been reused before until.
 	families map[int]bool
 	until    uint64
-	sets     [][]string
 	spare    map[int]bool // descendants of these are ignored
 
 	grace  time.Duration
@@ -140,24 +137,12 @@ func (s *sweep) match(pid int) (match, loading bool, err error) {
 	if (s.families[st.group] || s.families[st.session]) && st.start <= s.until {
 		return !s.spared(pid), false, nil
 	}
-	if len(s.marks) == 0 && len(s.sets) == 0 {
+	if len(s.marks) == 0 {
 		return false, false, nil
 	}
-	return s.matchMarks(pid, st.envEnd == 0)
-}
-
-// matchMarks is match by the marks alone. unset means that the process may not have its environment yet.
-func (s *sweep) matchMarks(pid int, unset bool) (match, loading bool, err error) {
-	environ, err := readEnviron(pid)
-	if errors.Is(err, errGone) || errors.Is(err, fs.ErrPermission) {
-		return false, false, nil
-	}
-	if err != nil {
-		return false, false, err
-	}
-	found := hasMarks(environ, s.marks) && (!s.named || namesOperation(environ)) ||
-		slices.ContainsFunc(s.sets, func(set []string) bool { return hasMarks(environ, set) })
-	return found && !s.spared(pid), len(environ) == 0 && unset, nil
+	environ, loading, err := readEnviron(pid, st)
+	found := slices.ContainsFunc(s.marks, func(marks []string) bool { return hasMarks(environ, marks) })
+	return found && (!s.named || namesOperation(environ)) && !s.spared(pid), loading, err
 }
 
 // spared reports whether a process is one of s.spare or descends from one.
@@ -246,7 +231,9 @@ func (s *sweep) terminate(t *target, now time.Time) error {
 		t.killBy = s.killBy
 		return nil
 	}
-	t.killBy = later(s.killBy, now.Add(s.grace/10))
+	if t.killBy = now.Add(s.grace / 10); t.killBy.Before(s.killBy) {
+		t.killBy = s.killBy
+	}
 	return errors.Join(t.signal(unix.SIGTERM), t.signal(unix.SIGCONT))
 }
 
@@ -286,13 +273,6 @@ func (s *sweep) close() {
 	}
 }
 
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -312,18 +292,17 @@ func pause(ctx context.Context, d time.Duration) {
 // this process may read their environment (root). The processes spare and all their descendants are
 // left alone.
 func EndMarked(ctx context.Context, mark []string, grace time.Duration, spare ...int) (ended int, err error) {
-	return endMarked(ctx, &sweep{marks: mark, grace: grace}, spare)
+	return endMarked(ctx, &sweep{grace: grace}, mark, spare)
 }
 
 // EndStrays is EndMarked for everything that daemons of one storage have started: processes with
 // the mark of the storage whose JOBDIR_ID is the ID of an operation. The mark alone is no reason to
 // end a process: a user may have set it to select this storage.
 func EndStrays(ctx context.Context, mark string, grace time.Duration, spare ...int) (ended int, err error) {
-	return endMarked(ctx, &sweep{marks: []string{mark}, named: true, grace: grace}, spare)
+	return endMarked(ctx, &sweep{named: true, grace: grace}, []string{mark}, spare)
 }
 
-func endMarked(ctx context.Context, s *sweep, spare []int) (ended int, err error) {
-	mark := s.marks
+func endMarked(ctx context.Context, s *sweep, mark []string, spare []int) (ended int, err error) {
 	if len(mark) == 0 {
 		return 0, errors.New("end marked processes: no mark is given")
 	}
@@ -334,7 +313,7 @@ func endMarked(ctx context.Context, s *sweep, spare []int) (ended int, err error
 		return 0, fmt.Errorf("end marked processes: grace period %s is negative", s.grace)
 	}
 	s.grace = cmp.Or(s.grace, DefaultGrace)
-	s.killBy, s.spare = time.Now().Add(s.grace), map[int]bool{}
+	s.marks, s.killBy, s.spare = [][]string{mark}, time.Now().Add(s.grace), map[int]bool{}
 	for _, pid := range spare {
 		s.spare[pid] = true
 	}
@@ -347,8 +326,8 @@ func endMarked(ctx context.Context, s *sweep, spare []int) (ended int, err error
 // endRest ends the rest of the group and, with scan, all processes that carry the marks.
 func (p *Process) endRest(scan bool, killBy time.Time) error {
 	s := &sweep{group: p.leader, since: p.since, grace: p.grace, killBy: killBy}
-	if scan {
-		s.marks = p.mark
+	if scan && len(p.mark) > 0 {
+		s.marks = [][]string{p.mark}
 	}
 	return s.run(context.Background())
 }

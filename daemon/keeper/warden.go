@@ -315,7 +315,9 @@ func (o *orders) carryOut(ctx context.Context) (ended int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("warden: read the clock: %w", err)
 	}
-	s := &sweep{marks: []string{o.mark}, families: leaders(), until: at, grace: o.grace, killBy: time.Now().Add(o.grace)}
+	s := &sweep{
+		marks: [][]string{{o.mark}}, families: leaders(), until: at, grace: o.grace, killBy: time.Now().Add(o.grace),
+	}
 	err = s.run(ctx)
 	// Processes in the control group that were not found get the same grace period. Mostly there
 	// are none.

@@ -152,8 +152,8 @@ var mutants = []mutant{
 	},
 	{
 		"a group is removed before it is empty", "daemon/keeper/cgroup.go",
-		"\terr = awaitEmpty(dir, grace)\n\tif errors.Is(err, os.ErrDeadlineExceeded) {",
-		"\tif errors.Is(err, os.ErrDeadlineExceeded) {",
+		"\terr := awaitEmpty(dir, grace)\n\tif errors.Is(err, os.ErrDeadlineExceeded) {",
+		"\terr := error(nil)\n\tif errors.Is(err, os.ErrDeadlineExceeded) {",
 		"TestGroupOfWhatIsDying", "./daemon/keeper", false,
 	},
 	{
