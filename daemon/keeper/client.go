@@ -207,16 +207,12 @@ func (s *server) admit(c *client, instance string) (*welcome, error) {
 	return w, nil
 }
 
-// isCurrent reports whether c is the current daemon.
-func (s *server) isCurrent(c *client) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.daemons.isCurrent(c)
-}
-
 // handleRequest carries out one request. An error ends the connection.
 func (s *server) handleRequest(c *client, r *request) error {
-	if !s.isCurrent(c) {
+	s.mu.Lock()
+	current := s.daemons.isCurrent(c)
+	s.mu.Unlock()
+	if !current {
 		return errReplacedHere
 	}
 	switch r.Verb {
@@ -250,7 +246,7 @@ func (s *server) queueStart(c *client, r *request) error {
 	if err != nil {
 		return err
 	}
-	if r.Key == nil || r.Start == nil || r.Key.Operation == "" {
+	if r.Start == nil || r.Key.Operation == "" {
 		return errors.Join(fmt.Errorf("%w: a start that says not what", errFrame), output.Close())
 	}
 	cmd := r.Start.Command
@@ -266,18 +262,15 @@ func (s *server) queueStart(c *client, r *request) error {
 		return output.Close()
 	}
 	// In a goroutine, beside other requests: the program may be on a disk that does not answer.
-	s.group.Go(func() { s.begin(c, r.Number, *r.Key, &cmd) })
+	s.group.Go(func() { s.begin(c, r.Number, r.Key, &cmd) })
 	return nil
 }
 
 // signal carries out a request that concerns one command.
 func (s *server) signal(r *request) message {
-	var h *supervisedCommand
-	if r.Key != nil {
-		s.mu.Lock()
-		h = s.commands[*r.Key]
-		s.mu.Unlock()
-	}
+	s.mu.Lock()
+	h := s.commands[r.Key]
+	s.mu.Unlock()
 	if h == nil {
 		return message{Refusal: refusedUnknown, Error: "this keeper has no such command"}
 	}
@@ -318,19 +311,15 @@ func refusalOf(err error) refusal {
 }
 
 // forget drops a command after the daemon has recorded its end.
-func (s *server) forget(key *Key) {
-	if key == nil {
-		return
-	}
+func (s *server) forget(key Key) {
 	s.mu.Lock()
-	h := s.commands[*key]
-	if h != nil && h.exit != nil {
-		delete(s.commands, *key)
-	} else {
-		h = nil
+	h := s.commands[key]
+	ended := h != nil && h.exit != nil
+	if ended {
+		delete(s.commands, key)
 	}
 	s.mu.Unlock()
-	if h != nil {
+	if ended {
 		s.removeReport(h)
 	}
 	s.poke()

@@ -35,7 +35,7 @@ func playDaemon(args []string) error {
 		return err
 	}
 	c := r.Start.Command
-	c.Key, c.Dir = *r.Key, string(r.Start.Dir)
+	c.Key, c.Dir = r.Key, string(r.Start.Dir)
 	if c.Output, err = os.OpenFile(args[2], os.O_WRONLY|os.O_APPEND, 0); err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func playDaemon(args []string) error {
 // job.
 func (s *site) startElsewhere(t *testing.T, j *job) (*exec.Cmd, int) {
 	t.Helper()
-	text, err := json.Marshal(request{Key: &j.Key, Start: &order{Command: j.Command, Dir: []byte(j.Dir)}})
+	text, err := json.Marshal(request{Key: j.Key, Start: &order{Command: j.Command, Dir: []byte(j.Dir)}})
 	if err != nil {
 		t.Fatal(err)
 	}

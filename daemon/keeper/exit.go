@@ -111,10 +111,6 @@ func ReadReport(dir, name string) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parseReport(name, data)
-}
-
-func parseReport(name string, data []byte) (*Report, error) {
 	var r Report
 	if err := json.Unmarshal(data, &r); err != nil {
 		return nil, fmt.Errorf("exit report %s cannot be understood, the end of the command counts as not known: %w", name,

@@ -46,11 +46,11 @@ func TestFramesInPieces(t *testing.T) {
 	t.Parallel()
 	want := []request{
 		{Number: 1, Verb: verbHello, Hello: &hello{1, 2, "build", "instance"}},
-		{Number: 2, Verb: verbStart, Key: &Key{"id", 3, 4}, Start: &order{
+		{Number: 2, Verb: verbStart, Key: Key{"id", 3, 4}, Start: &order{
 			Command: Command{Args: texts{"a", "", "\xff\n"}, Env: texts{"LONG=" + strings.Repeat("x", 100<<10)}},
 			Dir:     []byte("/by\xffte"),
 		}},
-		{Number: 3, Verb: verbTaken, Key: &Key{"id", 3, 0}},
+		{Number: 3, Verb: verbTaken, Key: Key{"id", 3, 0}},
 	}
 	for _, piece := range []int{1, 3, 4096, 1 << 20} {
 		c := &channel{socket: &piecemeal{piece: piece}}

@@ -138,7 +138,7 @@ func (l *link) welcomed(c *channel, w *welcome) {
 		if command.Exit != nil {
 			r.finish(command.Exit.exit())
 		} else if r.cause != "" {
-			l.unsent = append(l.unsent, request{Verb: verbEnd, Key: &r.key, Cause: r.cause})
+			l.unsent = append(l.unsent, request{Verb: verbEnd, Key: r.key, Cause: r.cause})
 		}
 	}
 	for key, r := range l.remotes {
@@ -510,7 +510,7 @@ func (l *link) start(ctx context.Context, c *Command) (*remote, error) {
 	}
 	waiting := &call{wanted: c.Wanted}
 	start := &order{Command: *c, Dir: []byte(dir), Label: []byte(c.Label)}
-	err = l.request(ctx, request{Verb: verbStart, Key: &c.Key, Start: start}, waiting, c.Output)
+	err = l.request(ctx, request{Verb: verbStart, Key: c.Key, Start: start}, waiting, c.Output)
 	if err != nil {
 		return nil, err
 	}
@@ -518,10 +518,4 @@ func (l *link) start(ctx context.Context, c *Command) (*remote, error) {
 		return nil, fmt.Errorf("start %q: %w", c.Args[0], errFrame)
 	}
 	return waiting.remote, nil
-}
-
-func (l *link) remote(key Key) *remote {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.remotes[key]
 }

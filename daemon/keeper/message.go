@@ -40,7 +40,7 @@ const (
 type request struct {
 	Number uint64 `json:"number"`
 	Verb   verb   `json:"verb"`
-	Key    *Key   `json:"key,omitempty"`
+	Key    Key    `json:"key,omitzero"`
 	Hello  *hello `json:"hello,omitempty"`
 	Start  *order `json:"start,omitempty"`
 	Cause  string `json:"cause,omitempty"`

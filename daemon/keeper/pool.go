@@ -379,7 +379,10 @@ func (p *Pool) Retire() {
 
 func (p *Pool) running(key Key) *remote {
 	for _, l := range p.all() {
-		if r := l.remote(key); r != nil {
+		l.mu.Lock()
+		r := l.remotes[key]
+		l.mu.Unlock()
+		if r != nil {
 			return r
 		}
 	}

@@ -61,33 +61,25 @@ func (p *Process) Exit() Exit {
 // still finish, so one last write may appear. Stop also waits until the leader has stopped, which
 // takes some ten microseconds, but no longer than stopTimeout: a process that waits for a dead disk
 // stops only when that answers. A stopped command may be stopped again.
-func (p *Process) Stop() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.ending || p.exited {
-		return fmt.Errorf("stop %q (PID %d): %w", p.name, p.leader.pid, ErrEnded)
-	}
-	if err := p.leader.signalGroup(unix.SIGSTOP); err != nil {
-		return fmt.Errorf("stop %q (PID %d): %w", p.name, p.leader.pid, err)
-	}
-	if exited := p.leader.awaitStop(); exited {
-		return fmt.Errorf("stop %q (PID %d): %w", p.name, p.leader.pid, ErrEnded)
-	}
-	p.limit.SetPaused(true)
-	return nil
-}
+func (p *Process) Stop() error { return p.setStopped(true, "stop", unix.SIGSTOP) }
 
 // Continue sends SIGCONT to the process group. It does nothing to a command that is not stopped.
-func (p *Process) Continue() error {
+func (p *Process) Continue() error { return p.setStopped(false, "continue", unix.SIGCONT) }
+
+func (p *Process) setStopped(stopped bool, what string, sig unix.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.ending || p.exited {
-		return fmt.Errorf("continue %q (PID %d): %w", p.name, p.leader.pid, ErrEnded)
+	err := ErrEnded
+	if !p.ending && !p.exited {
+		err = p.leader.signalGroup(sig)
 	}
-	if err := p.leader.signalGroup(unix.SIGCONT); err != nil {
-		return fmt.Errorf("continue %q (PID %d): %w", p.name, p.leader.pid, err)
+	if err == nil && stopped && p.leader.awaitStop() {
+		err = ErrEnded
 	}
-	p.limit.SetPaused(false)
+	if err != nil {
+		return fmt.Errorf("%s %q (PID %d): %w", what, p.name, p.leader.pid, err)
+	}
+	p.limit.SetPaused(stopped)
 	return nil
 }
 

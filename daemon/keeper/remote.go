@@ -55,7 +55,7 @@ func (r *remote) Exit() Exit {
 func (r *remote) call(what string, verb verb) error {
 	err := ErrEnded
 	if !r.isDone() {
-		err = r.link.request(context.Background(), request{Verb: verb, Key: &r.key}, &call{}, nil)
+		err = r.link.request(context.Background(), request{Verb: verb, Key: r.key}, &call{}, nil)
 	}
 	if err != nil {
 		return fmt.Errorf("%s %s (PID %d): %w", what, r.key, r.pid, err)
@@ -78,7 +78,7 @@ func (r *remote) end(cause string, force bool) {
 	cause = r.cause
 	l.mu.Unlock()
 	if first || force {
-		l.post(request{Verb: verbEnd, Key: &r.key, Cause: cause, Force: force})
+		l.post(request{Verb: verbEnd, Key: r.key, Cause: cause, Force: force})
 	}
 }
 
@@ -96,6 +96,6 @@ func (r *remote) Acknowledge() {
 	delete(l.remotes, r.key)
 	l.mu.Unlock()
 	if there {
-		l.post(request{Verb: verbTaken, Key: &r.key})
+		l.post(request{Verb: verbTaken, Key: r.key})
 	}
 }

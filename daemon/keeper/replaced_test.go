@@ -37,7 +37,7 @@ func TestStartOfAKilledDaemonIsInTheListOrDropped(t *testing.T) {
 			t.Fatal(err)
 		}
 		order := &order{Command: j.Command, Dir: []byte(j.Dir)}
-		if err := killed.send(request{Number: 2, Verb: verbStart, Key: &j.Key, Start: order}, j.Output); err != nil {
+		if err := killed.send(request{Number: 2, Verb: verbStart, Key: j.Key, Start: order}, j.Output); err != nil {
 			t.Fatal(err)
 		}
 		killed.close()
