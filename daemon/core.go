@@ -233,7 +233,7 @@ func (c *core) openLog(op *operation, shared bool) (*stream.Writer, error) {
 				c.waitFollowers.logCreated(id)
 			}
 			return file, err
-		}, stream.WriterOptions{})
+		})
 		return op.log, nil
 	}
 	log, err := c.openSharedLog(op.id(), "")
@@ -246,7 +246,7 @@ func (c *core) openSharedLog(id statefs.ID, step string) (*stream.Writer, error)
 	file, err := c.owner.Output.AppendLog(id, step)
 	if err == nil {
 		var log *stream.Writer
-		if log, err = stream.NewWriter(file, stream.WriterOptions{Shared: true}); err == nil {
+		if log, err = stream.NewWriter(file); err == nil {
 			return log, nil
 		}
 		err = errors.Join(err, file.Close())

@@ -75,12 +75,12 @@ func BenchmarkEscape(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			text := bytes.Repeat([]byte(line), pieceSize/len(line))
-			var e Escaper
+			var e escaper
 			var out []byte
 			b.SetBytes(int64(len(text)))
 			b.ReportAllocs()
 			for b.Loop() {
-				out = e.Append(out[:0], text)
+				out = e.append(out[:0], text)
 			}
 		})
 	}

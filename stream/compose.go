@@ -16,28 +16,12 @@ const (
 	closeFooter = "\n</end_json>"
 )
 
-// head returns everything before the log.
-func head(header []byte) ([]byte, error) {
-	line, err := headerLine(header)
-	if err != nil {
-		return nil, err
-	}
-	return opening(line), nil
-}
-
+// opening returns everything before the log.
 func opening(header []byte) []byte {
 	return slices.Concat([]byte(openHeader), header, []byte(closeHeader), []byte(openLog))
 }
 
-// tail returns rest, the end of the escaped log, and everything after the log.
-func tail(rest, footer []byte) ([]byte, error) {
-	lines, err := footerLines(footer)
-	if err != nil {
-		return nil, err
-	}
-	return closing(rest, lines), nil
-}
-
+// closing returns rest, the end of the escaped log, and everything after the log.
 func closing(rest, footer []byte) []byte {
 	return slices.Concat(rest, []byte(closeLog), []byte(openFooter), footer, []byte(closeFooter), []byte("\n"))
 }
@@ -66,7 +50,7 @@ func footerLines(footer []byte) ([]byte, error) {
 type Composer struct {
 	w      io.Writer
 	begun  bool
-	escape Escaper
+	escape escaper
 	safe   []byte // reused for escaped log
 }
 
@@ -85,7 +69,7 @@ func (c *Composer) Header(object []byte) error {
 // Log writes the next bytes of the log, escaped. It holds back a possible start of a tag at the end until that is
 // decided.
 func (c *Composer) Log(text []byte) error {
-	c.safe = c.escape.Append(c.safe[:0], text)
+	c.safe = c.escape.append(c.safe[:0], text)
 	if len(c.safe) == 0 {
 		return nil
 	}
@@ -94,7 +78,7 @@ func (c *Composer) Log(text []byte) error {
 
 // Footer writes the end of the log and everything after it.
 func (c *Composer) Footer(object []byte) error {
-	return c.write(closing(c.escape.Flush(nil), object))
+	return c.write(closing(c.escape.flush(nil), object))
 }
 
 func (c *Composer) write(b []byte) error {

@@ -18,15 +18,7 @@ func TestComposerOverConnections(t *testing.T) {
 		})).Draw(t, "log"), nil)
 		log = append(log, '\n')
 		whole := func(offset int64) []byte {
-			start, err := head(header)
-			if err != nil {
-				t.Fatal(err)
-			}
-			end, err := tail(escape(log[offset:]), footer)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return append(start, end...)
+			return append(opening(header), closing(escape(log[offset:]), footer)...)
 		}
 		var out bytes.Buffer
 		composer := NewComposer(&out)

@@ -1,6 +1,9 @@
 package stream
 
-import "bytes"
+import (
+	"bytes"
+	"slices"
+)
 
 // maxRun is the number of backslashes after which a candidate is escaped whatever follows, which bounds the bytes that
 // must be held back. Unescaping uses one more.
@@ -9,67 +12,36 @@ const maxRun = 64
 // maxHeld is the length of the longest undecided candidate: '<', the run, '/' and the longest name.
 const maxHeld = 1 + maxRun + 1 + len("start_json")
 
-// Escaper escapes log text for the frame of a stream. Where the text has
+// escaper escapes log text for the frame of a stream. Where the text has
 //
 //	"<", any backslashes, an optional "/", then log, start_json or end_json in any letter case,
 //	then white space, "/" or ">"
 //
 // it inserts one backslash after the "<"; it also does so after a "<" that 64 backslashes or more follow. Everything
-// else is unchanged. The result depends only on the whole text: a candidate that is split over two calls of Append is
+// else is unchanged. The result depends only on the whole text: a candidate that is split over two calls of append is
 // held back until it is decided. White space is the ASCII kind: space, \t, \n, \v, \f, \r.
 //
-// The zero value is ready to use. An Escaper must not be used concurrently.
-type Escaper struct{ filter filter }
-
-// Append appends the escaped form of p to dst and returns it. The end of the text may be held back.
-func (e *Escaper) Append(dst, p []byte) []byte { return e.filter.append(dst, p, maxRun, false) }
-
-// Flush appends the held back bytes unchanged: the text ends here, so they did not become a tag.
-func (e *Escaper) Flush(dst []byte) []byte { return e.filter.flush(dst) }
-
-// Unescaper undoes the changes of an [Escaper]: it removes one backslash in the same places. Text that was never
-// escaped is otherwise unchanged.
-//
-// The zero value is ready to use. An Unescaper must not be used concurrently.
-type Unescaper struct{ filter filter }
-
-// Append appends the original form of p to dst and returns it. The end of the text may be held back.
-func (u *Unescaper) Append(dst, p []byte) []byte { return u.filter.append(dst, p, maxRun+1, true) }
-
-// Flush appends the held back bytes unchanged: the text ends here.
-func (u *Unescaper) Flush(dst []byte) []byte { return u.filter.flush(dst) }
-
-// filter implements both directions.
-type filter struct {
+// With undo it removes one backslash in the same places: text that was never escaped is otherwise unchanged.
+type escaper struct {
+	undo bool
 	held [maxHeld + 1]byte // with one more byte than maxHeld every candidate is decided
 	n    int
 }
 
 // passes reports whether append would return p unchanged.
-func (f *filter) passes(p []byte) bool {
-	return f.n == 0 && bytes.IndexByte(p, '<') < 0
+func (e *escaper) passes(p []byte) bool {
+	return e.n == 0 && bytes.IndexByte(p, '<') < 0
 }
 
-func (f *filter) append(dst, p []byte, limit int, undo bool) []byte {
-	if f.n > 0 {
-		fresh := copy(f.held[f.n:], p)
-		run, tag, decided := scanTag(f.held[:f.n+fresh], limit)
-		if !decided {
-			f.n += fresh
-			return dst
-		}
-		held := f.held[1:f.n]
-		f.n = 0
-		dst = append(dst, '<')
-		switch {
-		case tag && !undo:
-			dst = append(dst, '\\')
-		case tag && run > 0 && len(held) > 0:
-			held = held[1:]
-		case tag && run > 0:
-			p = p[1:]
-		}
-		dst = append(dst, held...)
+// append appends the other form of p to dst and returns it. The end of the text may be held back.
+func (e *escaper) append(dst, p []byte) []byte {
+	if e.n > 0 {
+		p = slices.Concat(e.held[:e.n], p)
+		e.n = 0
+	}
+	limit := maxRun
+	if e.undo {
+		limit++
 	}
 	for {
 		i := bytes.IndexByte(p, '<')
@@ -78,13 +50,13 @@ func (f *filter) append(dst, p []byte, limit int, undo bool) []byte {
 		}
 		run, tag, decided := scanTag(p[i:], limit)
 		if !decided {
-			f.n = copy(f.held[:], p[i:])
+			e.n = copy(e.held[:], p[i:])
 			return append(dst, p[:i]...)
 		}
 		dst = append(dst, p[:i+1]...)
 		p = p[i+1:]
 		switch {
-		case tag && !undo:
+		case tag && !e.undo:
 			dst = append(dst, '\\')
 		case tag && run > 0:
 			p = p[1:]
@@ -92,9 +64,10 @@ func (f *filter) append(dst, p []byte, limit int, undo bool) []byte {
 	}
 }
 
-func (f *filter) flush(dst []byte) []byte {
-	dst = append(dst, f.held[:f.n]...)
-	f.n = 0
+// flush appends the held back bytes unchanged: the text ends here, so they did not become a tag.
+func (e *escaper) flush(dst []byte) []byte {
+	dst = append(dst, e.held[:e.n]...)
+	e.n = 0
 	return dst
 }
 

@@ -24,14 +24,14 @@ func unescapeByRule(text []byte) []byte { return unescapeRule.ReplaceAll(text, [
 
 // escape returns the escaped form of a whole text.
 func escape(text []byte) []byte {
-	var e Escaper
-	return e.Flush(e.Append(nil, text))
+	var e escaper
+	return e.flush(e.append(nil, text))
 }
 
 // unescape returns the original of a whole escaped text.
 func unescape(text []byte) []byte {
-	var u Unescaper
-	return u.Flush(u.Append(nil, text))
+	u := escaper{undo: true}
+	return u.flush(u.append(nil, text))
 }
 
 func TestEscape(t *testing.T) {
@@ -92,12 +92,12 @@ func TestUnescapeLeavesForeignText(t *testing.T) {
 }
 
 func escapeParts(parts ...string) []byte {
-	var e Escaper
+	var e escaper
 	var out []byte
 	for _, part := range parts {
-		out = e.Append(out, []byte(part))
+		out = e.append(out, []byte(part))
 	}
-	return e.Flush(out)
+	return e.flush(out)
 }
 
 // hostileText draws text that is dense in parts of the frame.
@@ -143,17 +143,17 @@ func checkEscape(t rapid.TB, text []byte, parts [][]byte) {
 	if got, want := unescape(text), unescapeByRule(text); !bytes.Equal(got, want) {
 		t.Fatalf("Unescape(%q) = %q, the rule says %q", text, got, want)
 	}
-	var e Escaper
-	var u Unescaper
+	var e escaper
+	u := escaper{undo: true}
 	var escaped, unescaped []byte
 	for _, part := range parts {
-		escaped = e.Append(escaped, part)
-		unescaped = u.Append(unescaped, part)
+		escaped = e.append(escaped, part)
+		unescaped = u.append(unescaped, part)
 	}
-	if escaped = e.Flush(escaped); !bytes.Equal(escaped, safe) {
+	if escaped = e.flush(escaped); !bytes.Equal(escaped, safe) {
 		t.Fatalf("in pieces %q: %q, want %q", parts, escaped, safe)
 	}
-	if unescaped = u.Flush(unescaped); !bytes.Equal(unescaped, unescape(text)) {
+	if unescaped = u.flush(unescaped); !bytes.Equal(unescaped, unescape(text)) {
 		t.Fatalf("unescaped in pieces %q: %q, want %q", parts, unescaped, unescape(text))
 	}
 }

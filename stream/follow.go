@@ -114,6 +114,39 @@ func (f *follower) read(buf []byte) (int, error) {
 	return n, nil
 }
 
+// readAll passes the log to take, piece by piece, until its sealed end. It calls idle to wait for more. take moves pos
+// over what it has used.
+func (f *follower) readAll(ctx context.Context, take func(piece []byte, caughtUp bool) error,
+	idle func(context.Context) error,
+) error {
+	for {
+		if err := f.catchUp(ctx, take); err != nil || f.atEnd() {
+			return err
+		}
+		if err := idle(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// catchUp takes pieces until there is no more to read or the end is reached.
+func (f *follower) catchUp(ctx context.Context, take func(piece []byte, caughtUp bool) error) error {
+	buf := pieces.Get().(*[pieceSize]byte)
+	defer pieces.Put(buf)
+	for {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		n, caughtUp, err := f.fill(buf[:])
+		if err != nil {
+			return err
+		}
+		if err := take(buf[:n], caughtUp); err != nil || caughtUp || f.atEnd() {
+			return err
+		}
+	}
+}
+
 // atEnd reports whether the whole log has been read.
 func (f *follower) atEnd() bool {
 	return f.sealed >= 0 && f.pos >= f.sealed
@@ -125,10 +158,19 @@ func (f *follower) openLine() (bool, error) {
 	if f.log == nil || f.sealed == 0 || f.pos != f.sealed {
 		return false, nil
 	}
-	var last [1]byte
-	n, err := f.log.ReadAt(last[:], f.sealed-1)
-	if err != nil && !errors.Is(err, io.EOF) {
+	open, err := endsInLine(f.log, f.sealed)
+	if err != nil {
 		return false, fmt.Errorf("read the end of the log: %w", err)
+	}
+	return open, nil
+}
+
+// endsInLine reports whether the first size bytes of a log, at least one, end in the middle of a line.
+func endsInLine(log *os.File, size int64) (bool, error) {
+	var last [1]byte
+	n, err := log.ReadAt(last[:], size-1)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return false, err
 	}
 	return n == 1 && last[0] != '\n', nil
 }

@@ -40,7 +40,7 @@ type Parser struct {
 	literal  int // matched bytes of the current literal
 	until    delimiter
 	object   []byte // the header or footer so far
-	unescape Unescaper
+	unescape escaper
 	clear    []byte // reused for unescaped log
 	read     int64  // bytes of the stream
 	logBytes int64
@@ -53,7 +53,7 @@ func NewParser(r Receiver, maxFooter int) *Parser {
 	if maxFooter <= 0 {
 		maxFooter = DefaultMaxFooter
 	}
-	return &Parser{receiver: r, maxFooter: maxFooter}
+	return &Parser{receiver: r, maxFooter: maxFooter, unescape: escaper{undo: true}}
 }
 
 // step is one section of the stream: a literal, or data up to a delimiter.
@@ -169,15 +169,15 @@ func (p *Parser) deliver(name string, to func([]byte) error) error {
 }
 
 func (p *Parser) logPart(b []byte) error {
-	if p.unescape.filter.passes(b) {
+	if p.unescape.passes(b) {
 		return p.deliverLog(b)
 	}
-	p.clear = p.unescape.Append(p.clear[:0], b)
+	p.clear = p.unescape.append(p.clear[:0], b)
 	return p.deliverLog(p.clear)
 }
 
 func (p *Parser) logEnd() error {
-	p.clear = p.unescape.Flush(p.clear[:0])
+	p.clear = p.unescape.flush(p.clear[:0])
 	err := p.deliverLog(p.clear)
 	p.clear = nil
 	return err

@@ -97,16 +97,8 @@ func (e *events) run(ctx context.Context) error {
 	if err := e.sendState(); err != nil {
 		return err
 	}
-	for {
-		if err := e.catchUp(ctx); err != nil {
-			return err
-		}
-		if e.atEnd() {
-			break
-		}
-		if err := e.idle(ctx); err != nil {
-			return err
-		}
+	if err := e.readAll(ctx, e.take, e.idle); err != nil {
+		return err
 	}
 	if err := e.sendSteps(); err != nil { // the final steps, also for a late reader
 		return err
@@ -121,28 +113,11 @@ func (e *events) run(ctx context.Context) error {
 	return e.send(EventEnd, line)
 }
 
-// catchUp sends new data until there is no more to read or the end is reached.
-func (e *events) catchUp(ctx context.Context) error {
-	buf := pieces.Get().(*[pieceSize]byte)
-	defer pieces.Put(buf)
-	for {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		n, caughtUp, err := e.fill(buf[:])
-		if err != nil {
-			return err
-		}
-		if err := e.sendLog(buf[:n]); err != nil {
-			return err
-		}
-		if err := e.sendChanges(); err != nil {
-			return err
-		}
-		if caughtUp || e.atEnd() {
-			return nil
-		}
+func (e *events) take(piece []byte, _ bool) error {
+	if err := e.sendLog(piece); err != nil {
+		return err
 	}
+	return e.sendChanges()
 }
 
 // sendLog sends the whole lines at the start of b, which was read at pos, or the middle of a line too long for one

@@ -18,7 +18,7 @@ const partialDelay = 100 * time.Millisecond
 // one Write and one flush. A write ends inside a character only if the rest of it is more than 100 ms late.
 //
 // Text returns nil after the footer. When ctx ends it returns its [context.Cause] and writes nothing more: no
-// footer. An unfinished line is sent after at most 100 ms, except for a possible start of a tag (see [Escaper]) at
+// footer. An unfinished line is sent after at most 100 ms, except for a possible start of a tag (see escape.go) at
 // its end, which is held back until it is decided; the timing does not change the bytes.
 //
 // While it waits, Text holds the open log, and a timer if a line is unfinished, but no buffer.
@@ -36,7 +36,7 @@ func Text(ctx context.Context, w io.Writer, flush func() error, src Source, offs
 type text struct {
 	*follower
 	out     output
-	escape  Escaper
+	escape  escaper
 	partial *time.Timer // exists while a line is unfinished and not sent
 	rang    bool        // partial has fired
 }
@@ -45,24 +45,17 @@ func (t *text) run(ctx context.Context) error {
 	if err := t.waitHeader(ctx, t.idle); err != nil {
 		return err
 	}
-	start, err := head(t.snap.Header)
+	header, err := headerLine(t.snap.Header)
 	if err != nil {
 		return err
 	}
-	if err := t.out.send(start); err != nil {
+	if err := t.out.send(opening(header)); err != nil {
 		return err
 	}
-	for {
-		if err := t.catchUp(ctx); err != nil {
-			return err
-		}
-		if t.atEnd() {
-			return t.finish()
-		}
-		if err := t.idle(ctx); err != nil {
-			return err
-		}
+	if err := t.readAll(ctx, t.take, t.idle); err != nil {
+		return err
 	}
+	return t.finish()
 }
 
 func (t *text) idle(ctx context.Context) (err error) {
@@ -70,32 +63,19 @@ func (t *text) idle(ctx context.Context) (err error) {
 	return err
 }
 
-// catchUp sends new log bytes until there is no more to read or the end is reached.
-func (t *text) catchUp(ctx context.Context) error {
-	buf := pieces.Get().(*[pieceSize]byte)
-	defer pieces.Put(buf)
-	for {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		n, caughtUp, err := t.fill(buf[:])
-		if err != nil {
-			return err
-		}
-		b := buf[:n]
-		if caughtUp && !t.rang {
-			b = b[:bytes.LastIndexByte(b, '\n')+1]
-		} else if whole := wholeCharacters(b); whole > 0 && (t.sealed < 0 || t.pos+int64(n) < t.sealed) {
-			b = b[:whole] // the rest of a character gets another 100 ms
-		}
-		if err := t.send(b); err != nil {
-			return err
-		}
-		t.watchPartial(len(b) > 0 || t.rang, n > len(b))
-		if caughtUp || t.atEnd() {
-			return nil
-		}
+// take sends a piece of the log, unless it ends in an unfinished line that is new.
+func (t *text) take(piece []byte, caughtUp bool) error {
+	b := piece
+	if caughtUp && !t.rang {
+		b = b[:bytes.LastIndexByte(b, '\n')+1]
+	} else if whole := wholeCharacters(b); whole > 0 && (t.sealed < 0 || t.pos+int64(len(b)) < t.sealed) {
+		b = b[:whole] // the rest of a character gets another 100 ms
 	}
+	if err := t.send(b); err != nil {
+		return err
+	}
+	t.watchPartial(len(b) > 0 || t.rang, len(piece) > len(b))
+	return nil
 }
 
 // send writes log bytes, escaped, and advances pos.
@@ -104,12 +84,12 @@ func (t *text) send(b []byte) error {
 		return nil
 	}
 	t.pos += int64(len(b))
-	if t.escape.filter.passes(b) {
+	if t.escape.passes(b) {
 		return t.out.send(b)
 	}
 	safe := scratch.Get().(*[]byte)
 	defer giveScratch(safe)
-	*safe = t.escape.Append((*safe)[:0], b)
+	*safe = t.escape.append((*safe)[:0], b)
 	return t.out.send(*safe)
 }
 
@@ -139,12 +119,11 @@ func (t *text) finish() error {
 		return err
 	}
 	if open {
-		rest = t.escape.Append(rest, []byte("\n"))
+		rest = t.escape.append(rest, []byte("\n"))
 	}
-	rest = t.escape.Flush(rest)
-	end, err := tail(rest, t.snap.Footer)
+	footer, err := footerLines(t.snap.Footer)
 	if err != nil {
 		return err
 	}
-	return t.out.send(end)
+	return t.out.send(closing(t.escape.flush(rest), footer))
 }

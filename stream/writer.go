@@ -1,9 +1,7 @@
 package stream
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"sync"
@@ -12,18 +10,11 @@ import (
 // maxLineBuffer is the capacity in bytes of the buffer that a Writer keeps between two lines.
 const maxLineBuffer = 4 << 10
 
-// WriterOptions configure a Writer.
-type WriterOptions struct {
-	// Shared means that another process writes to the same file, such as a command that has it as its output. Then Line
-	// reads the end of the file each time; otherwise the Writer remembers what it wrote.
-	Shared bool
-}
-
 // Writer appends to the log of an operation: the raw output of work inside this process, and the daemon's own lines.
 // Each of its writes is one write to the file. It is safe for concurrent use.
 type Writer struct {
-	shared bool
-	open   func() (*os.File, error)
+	shared bool                     // another process writes to the same file
+	open   func() (*os.File, error) // nil for a Writer that has its file
 
 	mu       sync.Mutex
 	file     *os.File // nil until it is opened
@@ -33,22 +24,18 @@ type Writer struct {
 	endKnown bool
 }
 
-// NewWriter returns a Writer for file, which must be open for reading and appending (os.O_RDWR | os.O_APPEND):
-// appending writes cannot overwrite those of other processes, and the end of the file is read. The Writer owns the
-// file from then on.
-func NewWriter(file *os.File, o WriterOptions) (*Writer, error) {
-	w := &Writer{file: file, shared: o.Shared}
-	if err := w.checkEndLocked(); err != nil {
-		return nil, err
-	}
-	return w, nil
+// NewWriter returns a Writer for a file to which another process also writes, such as a command that has it as its
+// output: Line reads the end of the file each time. The file must be open for reading and appending (os.O_RDWR |
+// os.O_APPEND): appending writes cannot overwrite those of other processes. The Writer owns the file from then on.
+func NewWriter(file *os.File) (*Writer, error) {
+	w := &Writer{file: file, shared: true}
+	return w, w.checkEndLocked()
 }
 
-// NewLazyWriter is NewWriter for a file that open creates or opens before the first write. An error of open is returned
-// by that write, and the next write tries again.
-func NewLazyWriter(open func() (*os.File, error), o WriterOptions) *Writer {
-	return &Writer{open: open, shared: o.Shared}
-}
+// NewLazyWriter returns a Writer for a file to which only the Writer writes, so that it remembers the end of the file.
+// open creates or opens it, as for NewWriter, before the first write. An error of open is returned by that write, and
+// the next write tries again.
+func NewLazyWriter(open func() (*os.File, error)) *Writer { return &Writer{open: open} }
 
 // Open opens the file if it is not open yet.
 func (w *Writer) Open() error {
@@ -69,20 +56,26 @@ func (w *Writer) openLocked() error {
 	return nil
 }
 
+// findEndLocked opens the file and determines its end, unless that is known.
+func (w *Writer) findEndLocked() error {
+	if err := w.openLocked(); err != nil {
+		return err
+	}
+	if w.endKnown && !w.shared {
+		return nil
+	}
+	return w.checkEndLocked()
+}
+
 // Line appends one of the daemon's own lines: text and a newline, after another newline if the log ends in the
-// middle of a line. It is one write, so output of another process cannot split it. With Shared, a process that
+// middle of a line. It is one write, so output of another process cannot split it. Another process that
 // writes between the check and the write can still cause the line to follow an unfinished line, or an empty line
 // before it.
 func (w *Writer) Line(text string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := w.openLocked(); err != nil {
+	if err := w.findEndLocked(); err != nil {
 		return err
-	}
-	if w.shared || !w.endKnown {
-		if err := w.checkEndLocked(); err != nil {
-			return err
-		}
 	}
 	w.buf = w.buf[:0]
 	if w.midLine {
@@ -125,13 +118,8 @@ func (w *Writer) writeLocked(p []byte) (int, error) {
 func (w *Writer) Len() (int64, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := w.openLocked(); err != nil {
+	if err := w.findEndLocked(); err != nil {
 		return 0, err
-	}
-	if w.shared || !w.endKnown {
-		if err := w.checkEndLocked(); err != nil {
-			return 0, err
-		}
 	}
 	return w.size, nil
 }
@@ -174,12 +162,9 @@ func (w *Writer) checkEndLocked() error {
 	w.size = info.Size()
 	w.midLine = false
 	if w.size > 0 {
-		var last [1]byte
-		n, err := w.file.ReadAt(last[:], w.size-1)
-		if err != nil && !errors.Is(err, io.EOF) {
+		if w.midLine, err = endsInLine(w.file, w.size); err != nil {
 			return fmt.Errorf("read the end of the log (it must be open for reading too): %w", err)
 		}
-		w.midLine = n == 1 && last[0] != '\n'
 	}
 	w.endKnown = true
 	return nil

@@ -23,7 +23,10 @@ func openLogFile(tb testing.TB, path string) *os.File {
 
 func newWriter(tb testing.TB, path string, shared bool) *Writer {
 	tb.Helper()
-	w, err := NewWriter(openLogFile(tb, path), WriterOptions{Shared: shared})
+	if !shared {
+		return NewLazyWriter(func() (*os.File, error) { return openLogFile(tb, path), nil })
+	}
+	w, err := NewWriter(openLogFile(tb, path))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -155,7 +158,7 @@ func TestWriterNeedsToRead(t *testing.T) {
 	}
 	defer file.Close()
 	var pathError *fs.PathError
-	if _, err := NewWriter(file, WriterOptions{}); !errors.As(err, &pathError) ||
+	if _, err := NewWriter(file); !errors.As(err, &pathError) ||
 		!strings.Contains(err.Error(), "open for reading too") {
 		t.Errorf("NewWriter over a file that cannot be read: %v", err)
 	}

@@ -37,7 +37,7 @@ func TestResultOfAnItemStaysUntilItsLineIsWritten(t *testing.T) {
 	must(t, s.put(itemResultFile(1), []byte(`{"n": 3}`)))
 	file, err := os.OpenFile(log, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 	must(t, err)
-	writer, err := stream.NewWriter(file, stream.WriterOptions{})
+	writer, err := stream.NewWriter(file)
 	must(t, err)
 	defer func() { must(t, writer.Close()) }()
 	lines := &itemFile{result: s.path(itemResultFile(1))}
