@@ -16,21 +16,6 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// Keepers are the keeper processes, which hold commands and let them outlive the daemon: a
-// *keeper.Pool.
-type Keepers interface {
-	// Find returns a command that a keeper holds, or one whose exit report exists.
-	Find(key keeper.Key, report string) (keeper.Running, bool)
-	// Commands lists the commands that living keepers hold, including ended commands whose end was
-	// not acknowledged.
-	Commands() []keeper.HeldCommand
-	// PIDs returns the process IDs of the living keepers.
-	PIDs() []int
-	// Settled is closed when all keepers that existed at the start have answered or died: then Find
-	// and Commands know all commands.
-	Settled() <-chan struct{}
-}
-
 // commands are the commands of one run: how they are ended, the commands that an earlier daemon
 // started, and the commands whose end is not recorded yet.
 type commands struct {

@@ -102,7 +102,7 @@ func readItems(each func(func(line []byte) error) error, into *Report, counts fu
 				entry = append(entry, f)
 			}
 		}
-		into.inherit(result.OK, object(entry))
+		into.count(result.OK, object(entry))
 		note(result)
 		return nil
 	})
@@ -120,18 +120,6 @@ func (r *Report) AddOutputs(list []steps.Step) {
 			r.setField(field{name, s.Outputs[name]})
 		}
 	}
-}
-
-func (r *Report) inherit(ok bool, entry json.RawMessage) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if ok {
-		r.processed++
-		r.processedList = appendListed(r.processedList, entry)
-		return
-	}
-	r.failed++
-	r.failedList = appendListed(r.failedList, entry)
 }
 
 // failedNames returns the names of the items that failed in the operation that this one retries,

@@ -1,9 +1,7 @@
 package work
 
 import (
-	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -47,15 +45,6 @@ const retryMember = "retry_after"
 
 // maxRetryAfter is the longest delay that the work may request.
 const maxRetryAfter = 365 * 24 * time.Hour
-
-// handlerError converts the error of a handler to the error of its work.
-func handlerError(err error) error {
-	code := "handler_failed"
-	if f, ok := errors.AsType[*AttemptError](err); ok {
-		code = cmp.Or(f.Code, code)
-	}
-	return &Error{Code: code, Err: err}
-}
 
 // takeRetryAfter removes the requested delay from a command's result and keeps it in the outcome.
 // A delay that cannot be parsed is logged and ignored; then the delay of the job counts.

@@ -32,7 +32,7 @@ func TestAskedWaits(t *testing.T) {
 	}
 	// null sets no time and is valid.
 	r := &Run{}
-	if rest := r.takeRetryAfter([]field{{retryMember, json.RawMessage("null")}, integer("n", 1)}); len(rest) != 1 ||
+	if rest := r.takeRetryAfter([]field{{retryMember, json.RawMessage("null")}, member("n", 1)}); len(rest) != 1 ||
 		r.outcome.retryAfter != 0 {
 		t.Errorf("null leaves %v and asks for %s", rest, r.outcome.retryAfter)
 	}

@@ -2,7 +2,6 @@ package work
 
 import (
 	"encoding/json"
-	"time"
 
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
@@ -24,20 +23,17 @@ func (r *Report) Footer(rec *statefs.Record, itemsFile string) json.RawMessage {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	fields := []field{
-		text("result", string(rec.Result)), text("state", string(rec.Status)),
-		{"total", total(rec, r)},
-		integer("processed", int64(r.processed)), integer("failed", int64(r.failed)),
+		member("result", rec.Result), member("state", rec.Status), member("total", total(rec, r)),
+		member("processed", r.processed), member("failed", r.failed),
 	}
 	if rec.Error != nil {
-		if f, err := newField("error", rec.Error); err == nil {
-			fields = append(fields, f)
-		}
+		fields = append(fields, member("error", rec.Error))
 	}
 	if rec.ExitCode != nil {
-		fields = append(fields, integer("exit_code", int64(*rec.ExitCode)))
+		fields = append(fields, member("exit_code", rec.ExitCode))
 	}
 	if rec.Signal != "" {
-		fields = append(fields, text("signal", rec.Signal))
+		fields = append(fields, member("signal", rec.Signal))
 	}
 	for _, f := range r.result {
 		if !footerNames[f.name] && (f.name != stepsMember || len(rec.Steps) == 0) {
@@ -48,12 +44,10 @@ func (r *Report) Footer(rec *statefs.Record, itemsFile string) json.RawMessage {
 		fields = append(fields, field{stepsMember, stepsField(rec.Steps)})
 	}
 	if len(rec.Artifacts) > 0 {
-		if f, err := newField("artifacts", rec.Artifacts); err == nil {
-			fields = append(fields, f)
-		}
+		fields = append(fields, member("artifacts", rec.Artifacts))
 	}
 	if r.processed > maxListed || r.failed > maxListed {
-		fields = append(fields, text("items", itemsFile))
+		fields = append(fields, member("items", itemsFile))
 	}
 	return object(append(fields, field{"processed_files", list(r.processedList)},
 		field{"failed_files", list(r.failedList)}))
@@ -84,21 +78,17 @@ func MemberOf(footer json.RawMessage) func(string) (json.RawMessage, bool) {
 	}
 }
 
-// total returns the number of items, or else the total of the progress. For an operation with steps
-// it is the number of required steps, as in its progress.
-func total(rec *statefs.Record, r *Report) json.RawMessage {
-	n := r.total
+// total returns the number of items, or else the total of the progress; nil means unknown. For an
+// operation with steps it is the number of required steps, as in its progress.
+func total(rec *statefs.Record, r *Report) *int64 {
 	switch {
 	case len(rec.Steps) > 0:
 		_, all := steps.Progress(rec.Steps)
-		n = new(int64(all))
-	case n == nil && rec.Progress != nil:
-		n = rec.Progress.Total
+		return new(int64(all))
+	case r.total == nil && rec.Progress != nil:
+		return rec.Progress.Total
 	}
-	if n == nil {
-		return json.RawMessage("null")
-	}
-	return integer("", *n).value
+	return r.total
 }
 
 func list(entries []json.RawMessage) json.RawMessage {
@@ -112,40 +102,31 @@ func list(entries []json.RawMessage) json.RawMessage {
 	return append(out, ']')
 }
 
+// footerStep is what the footer contains of a step.
+type footerStep struct {
+	Status       steps.Status               `json:"status"`
+	Seconds      *float64                   `json:"seconds,omitempty"` // to a millisecond
+	Retries      int                        `json:"retries,omitempty"`
+	Optional     bool                       `json:"optional,omitempty"`
+	ErrorCode    string                     `json:"error_code,omitempty"`
+	ErrorMessage string                     `json:"error_message,omitempty"`
+	Reason       string                     `json:"reason,omitempty"`
+	Outputs      map[string]json.RawMessage `json:"outputs,omitempty"`
+}
+
 // stepsField is the member of the footer with the status of each step.
 func stepsField(list []steps.Step) json.RawMessage {
 	fields := make([]field, 0, len(list))
 	for i := range list {
 		s := &list[i]
-		entry := []field{text("status", string(s.Status))}
+		entry := footerStep{
+			Status: s.Status, Retries: s.Retries, Optional: s.Optional, ErrorCode: s.ErrorCode,
+			ErrorMessage: s.ErrorMessage, Reason: s.Reason, Outputs: s.Outputs,
+		}
 		if s.StartedAt != nil && s.EndedAt != nil {
-			if f, err := newField("seconds", seconds(s.EndedAt.Sub(*s.StartedAt))); err == nil {
-				entry = append(entry, f)
-			}
+			entry.Seconds = new(float64(max(s.EndedAt.Sub(*s.StartedAt), 0).Milliseconds()) / 1000)
 		}
-		if s.Retries > 0 {
-			entry = append(entry, integer("retries", int64(s.Retries)))
-		}
-		if s.Optional {
-			entry = append(entry, field{"optional", json.RawMessage("true")})
-		}
-		for _, f := range []field{
-			text("error_code", s.ErrorCode), text("error_message", s.ErrorMessage),
-			text("reason", s.Reason),
-		} {
-			if len(f.value) > len(`""`) {
-				entry = append(entry, f)
-			}
-		}
-		if len(s.Outputs) > 0 {
-			if f, err := newField("outputs", s.Outputs); err == nil {
-				entry = append(entry, f)
-			}
-		}
-		fields = append(fields, field{s.Name, object(entry)})
+		fields = append(fields, member(s.Name, entry))
 	}
 	return object(fields)
 }
-
-// seconds returns d in seconds, to a millisecond.
-func seconds(d time.Duration) float64 { return float64(max(d, 0).Milliseconds()) / 1000 }

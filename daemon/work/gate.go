@@ -32,9 +32,7 @@ func (g *gate) Pause() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.requested {
-		g.requested = true
-		g.wakeWaitersLocked()
-		g.notifyPauseLocked()
+		g.requestLocked(true)
 	}
 	for p := range g.processes {
 		_ = p.Stop() // fails only if the process has just ended
@@ -49,9 +47,7 @@ func (g *gate) Resume() {
 	if !g.requested {
 		return
 	}
-	g.requested = false
-	g.wakeWaitersLocked()
-	g.notifyPauseLocked()
+	g.requestLocked(false)
 	for p := range g.processes {
 		if err := p.Continue(); errors.Is(err, keeper.ErrKeeperDied) || isCutOff(p) {
 			g.cutOffPaused = true // it died during the pause, and nothing has noticed yet
@@ -105,16 +101,24 @@ func (g *gate) stoppedLocked() bool {
 	return held >= g.openItems && held+g.waitingBetweenItems > 0
 }
 
-func (g *gate) notifyPauseLocked() {
-	if g.onPauseChange != nil {
-		g.onPauseChange(g.requested)
-	}
-}
-
-func (g *gate) wakeWaitersLocked() {
+// requestLocked requests a pause, or ends it, and wakes what waits for that.
+func (g *gate) requestLocked(pause bool) {
+	g.requested = pause
 	if g.change != nil {
 		close(g.change)
 		g.change = nil
+	}
+	if g.onPauseChange != nil {
+		g.onPauseChange(pause)
+	}
+}
+
+// unlock releases the lock, after something has stopped, and reports the stop if it was the last part.
+func (g *gate) unlock() {
+	stopped := g.requested && g.stoppedLocked()
+	g.mu.Unlock()
+	if stopped {
+		g.onStopped()
 	}
 }
 
@@ -136,11 +140,7 @@ func (g *gate) begin() {
 func (g *gate) end() {
 	g.mu.Lock()
 	g.openItems--
-	tell := g.requested && g.stoppedLocked()
-	g.mu.Unlock()
-	if tell {
-		g.onStopped()
-	}
+	g.unlock()
 }
 
 // waitPlace says where a goroutine waits: a goroutine that waits inside its item stops that item.
@@ -200,11 +200,7 @@ func (g *gate) wait(ctx context.Context, at waitPlace) {
 	}
 	*count++
 	changed := g.changedLocked()
-	tell := g.stoppedLocked()
-	g.mu.Unlock()
-	if tell {
-		g.onStopped()
-	}
+	g.unlock()
 	select {
 	case <-changed:
 	case <-ctx.Done():
@@ -240,11 +236,7 @@ func (g *gate) started(p keeper.Running) {
 	if g.requested {
 		_ = p.Stop() // fails only if the process has just ended
 	}
-	tell := g.requested && g.stoppedLocked()
-	g.mu.Unlock()
-	if tell {
-		g.onStopped()
-	}
+	g.unlock()
 }
 
 func (g *gate) addLocked(p keeper.Running) {

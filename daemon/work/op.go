@@ -1,6 +1,7 @@
 package work
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -301,10 +302,14 @@ func (i *Item) write(line string, failure error, attrs []slog.Attr) {
 func (h Handler) work(ctx context.Context, r *Run) error {
 	r.begun() // the descriptors of a handler are not budgeted
 	err := h.Run(ctx, &Op{r: r})
-	if err != nil {
-		return handlerError(err)
+	if err == nil {
+		return nil
 	}
-	return nil
+	code := "handler_failed"
+	if f, ok := errors.AsType[*AttemptError](err); ok {
+		code = cmp.Or(f.Code, code)
+	}
+	return &Error{Code: code, Err: err}
 }
 
 // isHandler reports whether the work is Go code and not commands.

@@ -104,8 +104,7 @@ type progressFile struct {
 	mu     sync.Mutex
 	last   time.Time
 	next   statefs.Progress
-	timer  *time.Timer
-	due    bool
+	timer  *time.Timer // set while next is to be written
 	closed bool
 }
 
@@ -113,26 +112,23 @@ func (f *progressFile) put(p statefs.Progress, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.next = p
-	if f.closed || f.due {
+	if f.closed || f.timer != nil {
 		return
 	}
-	if wait := progressEvery - now.Sub(f.last); wait > 0 && !f.last.IsZero() {
-		f.due = true
-		if f.timer == nil {
-			f.timer = time.AfterFunc(wait, f.flush)
-		} else {
-			f.timer.Reset(wait)
-		}
+	if wait := progressEvery - now.Sub(f.last); wait > 0 {
+		f.timer = time.AfterFunc(wait, f.flush)
 		return
 	}
 	f.writeLocked(now)
 }
 
+// flush writes pending progress.
 func (f *progressFile) flush() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.due && !f.closed {
-		f.due = false
+	if f.timer != nil {
+		f.timer.Stop()
+		f.timer = nil
 		f.writeLocked(time.Now())
 	}
 }
@@ -142,18 +138,12 @@ func (f *progressFile) writeLocked(now time.Time) {
 	_ = f.write(f.next) // progress may be lost; the next one is written within a second
 }
 
-// close writes pending progress and stops the timer.
+// close writes pending progress, and nothing after that.
 func (f *progressFile) close() {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.timer != nil {
-		f.timer.Stop()
-	}
-	if f.due {
-		f.due = false
-		f.writeLocked(time.Now())
-	}
 	f.closed = true
+	f.mu.Unlock()
+	f.flush()
 }
 
 // ErrStalled means that the work gave no heartbeat and its job ends stalled work.

@@ -73,41 +73,38 @@ func newField(name string, value any) (field, error) {
 	return field{name, data}, nil
 }
 
+// member is newField for a value that always encodes.
+func member(name string, value any) field {
+	f, _ := newField(name, value)
+	return f
+}
+
 // addItem notes the end of one item and returns its line for the item file. failure is nil if the
 // item succeeded.
 func (r *Report) addItem(number int, name string, failure error, attrs []slog.Attr) []byte {
-	entry := []field{text("filename", name)}
+	entry := []field{member("filename", name)}
 	if !utf8.ValidString(name) { // JSON text cannot hold the name
-		f, _ := newField("filename_base64", []byte(name)) // bytes always encode
-		entry = append(entry, f)
+		entry = append(entry, member("filename_base64", []byte(name)))
 	}
 	if failure != nil {
-		entry = append(entry, text("error", failure.Error()))
+		entry = append(entry, member("error", failure.Error()))
 	}
 	for _, attr := range attrs {
 		f, err := newField(attr.Key, attr.Value.Any())
 		if err != nil {
-			f = text(attr.Key, attr.Value.String())
+			f = member(attr.Key, attr.Value.String())
 		}
 		entry = append(entry, f)
 	}
-	data := object(entry)
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.count(failure == nil, object(entry))
 	if failure != nil {
-		r.failed++
-		r.failedList = appendListed(r.failedList, data)
+		r.mu.Lock()
 		r.lastName, r.lastFailed = name, failure
-	} else {
-		r.processed++
-		r.processedList = appendListed(r.processedList, data)
+		r.mu.Unlock()
 	}
-	head := []field{integer("item", int64(number)), integer("run", int64(r.run)), {"ok", json.RawMessage("false")}}
-	if failure == nil {
-		head[2].value = json.RawMessage("true")
-	}
+	head := []field{member("item", number), member("run", r.run), member("ok", failure == nil)}
 	if r.step != "" {
-		head = append(head, text("step", r.step))
+		head = append(head, member("step", r.step))
 	}
 	return append(object(append(head, entry...)), '\n')
 }
@@ -143,20 +140,24 @@ func (r *Report) noteWriteError(err error) {
 // itemsComplete reports whether the item file has a line for each item that has ended.
 func (r *Report) itemsComplete() bool { return r.writeError() == nil }
 
+// count counts an item that has ended, and lists its entry.
+func (r *Report) count(ok bool, entry json.RawMessage) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if ok {
+		r.processed++
+		r.processedList = appendListed(r.processedList, entry)
+		return
+	}
+	r.failed++
+	r.failedList = appendListed(r.failedList, entry)
+}
+
 func appendListed(list []json.RawMessage, entry json.RawMessage) []json.RawMessage {
 	if len(list) >= maxListed {
 		return list
 	}
 	return append(list, entry)
-}
-
-func text(name, value string) field {
-	data, _ := json.Marshal(value) // text always encodes
-	return field{name, data}
-}
-
-func integer(name string, value int64) field {
-	return field{name, fmt.Appendf(nil, "%d", value)}
 }
 
 // setProgress notes the progress of the work and returns all that is known of it.

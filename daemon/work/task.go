@@ -24,7 +24,7 @@ type Host struct {
 	Handlers Handlers
 	// Starter starts commands. Keepers may hold those of an earlier daemon; nil if there are none.
 	Starter keeper.Starter
-	Keepers Keepers
+	Keepers *keeper.Pool
 	// Environ returns the environment that commands inherit.
 	Environ func() []string
 	// Grace and StallAfter are for jobs that do not set their own.
