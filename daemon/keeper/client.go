@@ -23,9 +23,10 @@ type client struct {
 
 	number   uint64 // in the order in which daemons connected
 	protocol int    // set by greet
+	gone     chan struct{}
 
 	mu            sync.Mutex
-	pendingStarts map[uint64]chan bool // starts that wait for confirmation; nil after the disconnect
+	pendingStarts map[uint64]chan bool // starts that wait for confirmation
 }
 
 // daemons are the connections of daemons to this keeper. The latest is the current one: requests of all others are
@@ -64,19 +65,16 @@ func (c *client) confirmStart(number uint64, ends <-chan struct{}) bool {
 	}
 	answer := make(chan bool, 1)
 	c.mu.Lock()
-	if c.pendingStarts == nil {
-		c.mu.Unlock()
-		return false
-	}
 	c.pendingStarts[number] = answer
 	c.mu.Unlock()
 	c.notify(message{Number: number, ConfirmStart: true})
 	select {
-	case wanted := <-answer: // false when the daemon has disconnected
+	case wanted := <-answer:
 		return wanted
+	case <-c.gone:
 	case <-ends:
-		return false
 	}
+	return false
 }
 
 // startConfirmed passes the daemon's answer on to the start that waits for it.
@@ -87,16 +85,6 @@ func (c *client) startConfirmed(number uint64, wanted bool) {
 		delete(c.pendingStarts, number)
 		answer <- wanted
 	}
-}
-
-// abandonStarts cancels all starts that wait for the confirmation of a disconnected daemon.
-func (c *client) abandonStarts() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, answer := range c.pendingStarts {
-		close(answer)
-	}
-	c.pendingStarts = nil
 }
 
 // answer sends the answer to a request; requests with number 0 have none.
@@ -119,7 +107,7 @@ func (c *client) notify(m message) {
 // serveClient carries out a daemon's requests until it disconnects.
 func (s *server) serveClient(c *client) {
 	err := s.receiveAll(c)
-	c.abandonStarts()
+	close(c.gone)
 	c.close()
 	s.mu.Lock()
 	delete(s.daemons.connected, c)
@@ -190,12 +178,7 @@ func (s *server) admit(c *client, instance string) (*welcome, error) {
 		return nil, err
 	}
 	for len(s.starting) > 0 && s.daemons.isCurrent(c) {
-		for _, begun := range s.starting {
-			s.mu.Unlock()
-			<-begun
-			s.mu.Lock()
-			break
-		}
+		s.started.Wait()
 	}
 	if !s.daemons.isCurrent(c) {
 		return nil, errReplacedHere

@@ -1,10 +1,13 @@
 package keeper
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"sync"
 	"time"
@@ -12,13 +15,14 @@ import (
 
 // A frame is a length of four bytes, most significant first, and that many bytes of JSON.
 const (
-	frameHead = 4
 	// maxFrame bounds the bytes read before a frame is decoded. Arguments and environment of a
 	// command take at most 2 MiB (execve(2)), and a third more in base64.
 	maxFrame = 16 << 20
 	// maxWaitingFiles bounds the received descriptors that no message has claimed yet; the kernel
 	// passes at most 253 in one message (unix(7)).
 	maxWaitingFiles = 256
+	// maxKept is the largest buffer that is kept for the next frame: one large message must not hold its memory forever.
+	maxKept = 64 << 10
 )
 
 // sendTimeout is how long a message may wait for a peer that does not read.
@@ -49,9 +53,27 @@ type channel struct {
 	mu  sync.Mutex // held while a frame is written
 	out []byte
 
-	in    []byte // read and not decoded yet
-	used  int
+	in    *bufio.Reader // of received
+	frame bytes.Buffer  // the frame that is being read
 	files []*os.File
+}
+
+func newChannel(s socket) *channel {
+	c := &channel{socket: s}
+	c.in = bufio.NewReader(received{c})
+	return c
+}
+
+// received reads the bytes of a channel, and keeps the descriptors that come with them.
+type received struct{ *channel }
+
+func (r received) Read(p []byte) (int, error) {
+	n, files, err := r.read(p)
+	r.files = append(r.files, files...)
+	if err == nil && len(r.files) > maxWaitingFiles {
+		err = fmt.Errorf("%w: %d descriptors without their messages", errFrame, len(r.files))
+	}
+	return max(n, 0), err // -1 with an error
 }
 
 // send writes one frame; file may be nil. The descriptor goes with the first byte of the frame, so
@@ -71,58 +93,32 @@ func (c *channel) send(message any, file *os.File) error {
 		return err
 	}
 	err = c.write(c.out, file)
-	if cap(c.out) > 64<<10 {
-		c.out = nil // one large message must not hold its memory forever
+	if cap(c.out) > maxKept {
+		c.out = nil
 	}
 	return err
 }
 
-// receive reads one frame into message.
+// receive reads one frame into message. The buffer grows with the bytes received, not with the
+// length announced.
 func (c *channel) receive(message any) error {
-	if err := c.fill(frameHead); err != nil {
+	var head [4]byte
+	if _, err := io.ReadFull(c.in, head[:]); err != nil {
 		return err
 	}
-	length := binary.BigEndian.Uint32(c.in[c.used:])
+	length := binary.BigEndian.Uint32(head[:])
 	if length > maxFrame {
 		return fmt.Errorf("%w: a frame of %d bytes", errFrame, length)
 	}
-	if err := c.fill(frameHead + int(length)); err != nil {
+	c.frame.Reset()
+	if _, err := io.CopyN(&c.frame, c.in, int64(length)); err != nil {
 		return err
 	}
-	data := c.in[c.used+frameHead : c.used+frameHead+int(length)]
-	c.used += frameHead + int(length)
-	if err := json.Unmarshal(data, message); err != nil {
+	if err := json.Unmarshal(c.frame.Bytes(), message); err != nil {
 		return fmt.Errorf("%w: %w", errFrame, err)
 	}
-	if c.used == len(c.in) {
-		c.used = 0
-		if c.in = c.in[:0]; cap(c.in) > 64<<10 {
-			c.in = nil
-		}
-	}
-	return nil
-}
-
-// fill reads until need bytes are buffered. The buffer grows with the bytes received, not with the
-// length announced.
-func (c *channel) fill(need int) error {
-	for len(c.in)-c.used < need {
-		if c.used > 0 {
-			c.in = c.in[:copy(c.in, c.in[c.used:])]
-			c.used = 0
-		}
-		if free := cap(c.in) - len(c.in); free < 4<<10 {
-			c.in = append(make([]byte, 0, max(8<<10, 2*cap(c.in))), c.in...)
-		}
-		n, files, err := c.read(c.in[len(c.in):cap(c.in)])
-		c.files = append(c.files, files...)
-		if err != nil {
-			return err
-		}
-		c.in = c.in[:len(c.in)+n]
-		if len(c.files) > maxWaitingFiles {
-			return fmt.Errorf("%w: %d descriptors without their messages", errFrame, len(c.files))
-		}
+	if c.frame.Cap() > maxKept {
+		c.frame = bytes.Buffer{}
 	}
 	return nil
 }

@@ -53,7 +53,7 @@ func TestFramesInPieces(t *testing.T) {
 		{Number: 3, Verb: verbTaken, Key: Key{"id", 3, 0}},
 	}
 	for _, piece := range []int{1, 3, 4096, 1 << 20} {
-		c := &channel{socket: &piecemeal{piece: piece}}
+		c := newChannel(&piecemeal{piece: piece})
 		for _, r := range want {
 			if err := c.send(r, nil); err != nil {
 				t.Fatal(err)
@@ -87,7 +87,7 @@ func TestPackedTexts(t *testing.T) {
 
 func TestFrameWithoutItsDescriptor(t *testing.T) {
 	t.Parallel()
-	c := &channel{socket: &piecemeal{}}
+	c := newChannel(&piecemeal{})
 	if _, err := c.file(); !errors.Is(err, errFrame) {
 		t.Errorf("error %v", err)
 	}
@@ -95,7 +95,7 @@ func TestFrameWithoutItsDescriptor(t *testing.T) {
 	for range maxWaitingFiles + 1 {
 		many.files = append(many.files, os.NewFile(^uintptr(0), ""))
 	}
-	c = &channel{socket: many}
+	c = newChannel(many)
 	if err := c.receive(&request{}); !errors.Is(err, errFrame) {
 		t.Errorf("too many descriptors: %v", err)
 	}
@@ -110,21 +110,21 @@ func FuzzFrames(f *testing.F) {
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, '{'}, 5)
 	f.Add(append(frame(`{}`), frame(`[1]`)...), 100)
 	f.Fuzz(func(t *testing.T, data []byte, piece int) {
-		c := &channel{socket: &piecemeal{data: bytes.Clone(data), piece: 1 + (piece&0x7fff_ffff)%100}}
+		c := newChannel(&piecemeal{data: bytes.Clone(data), piece: 1 + (piece&0x7fff_ffff)%100})
 		for {
 			var r request
 			if err := c.receive(&r); err != nil {
 				break
 			}
 			var again request
-			echo := &channel{socket: &piecemeal{piece: 1 << 20}}
+			echo := newChannel(&piecemeal{piece: 1 << 20})
 			if err := errors.Join(echo.send(r, nil), echo.receive(&again)); err != nil || again.Number != r.Number ||
 				again.Verb != r.Verb {
 				t.Fatalf("%+v became %+v, %v", r, again, err)
 			}
 		}
-		if most := 2*len(data) + 16<<10; cap(c.in) > most {
-			t.Errorf("%d bytes were kept for %d that came", cap(c.in), len(data))
+		if most := 2*len(data) + 16<<10; c.frame.Cap() > most {
+			t.Errorf("%d bytes were kept for %d that came", c.frame.Cap(), len(data))
 		}
 	})
 }

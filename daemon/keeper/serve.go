@@ -39,7 +39,8 @@ type server struct {
 
 	mu          sync.Mutex
 	commands    map[Key]*supervisedCommand
-	starting    map[Key]chan struct{} // closed when the command is in commands, or could not be started
+	starting    map[Key]bool // commands that are being started
+	started     sync.Cond    // signalled when starting gets smaller
 	daemons     daemons
 	running     int  // commands that run or are being started
 	unsaved     bool // exit reports have to be written
@@ -52,9 +53,10 @@ func newServer(options Options) *server {
 	s := &server{
 		Options: options, logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		forks: make(chan func()), wake: make(chan struct{}, 1), ends: make(chan struct{}),
-		commands: map[Key]*supervisedCommand{}, starting: map[Key]chan struct{}{},
+		commands: map[Key]*supervisedCommand{}, starting: map[Key]bool{},
 		daemons: daemons{connected: map[*client]struct{}{}, replaced: map[string]bool{}},
 	}
+	s.started.L = &s.mu
 	s.Idle = cmp.Or(s.Idle, DefaultIdle)
 	s.shutdownReportTimeout = cmp.Or(s.shutdownReportTimeout, shutdownReportTimeout)
 	s.orphanedReportTimeout = cmp.Or(s.orphanedReportTimeout, orphanedReportTimeout)
@@ -191,7 +193,10 @@ func (s *server) accept(ctx context.Context) {
 			_ = conn.Close() // nothing was sent
 			continue
 		}
-		c := &client{channel: newChannel(conn), number: number, pendingStarts: map[uint64]chan bool{}}
+		c := &client{
+			channel: newChannel(newSocket(conn)), number: number, gone: make(chan struct{}),
+			pendingStarts: map[uint64]chan bool{},
+		}
 		s.group.Go(func() { s.serveClient(c) }) //nolint:contextcheck // commands outlive every context but that of their own end
 	}
 }

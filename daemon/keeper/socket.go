@@ -58,7 +58,7 @@ func dialAt(ctx context.Context, path string) (*channel, int, error) {
 	if err != nil {
 		return nil, 0, errors.Join(fmt.Errorf("connect to %s: %w", path, err), conn.Close())
 	}
-	return newChannel(conn), pid, nil
+	return newChannel(newSocket(conn)), pid, nil
 }
 
 // peer returns the PID of the process at the other end, which must belong to this user or to root.
@@ -87,8 +87,8 @@ type unixSocket struct {
 	control []byte
 }
 
-func newChannel(conn *net.UnixConn) *channel {
-	return &channel{socket: &unixSocket{conn, make([]byte, unix.CmsgSpace(4*maxWaitingFiles))}}
+func newSocket(conn *net.UnixConn) *unixSocket {
+	return &unixSocket{conn, make([]byte, unix.CmsgSpace(4*maxWaitingFiles))}
 }
 
 // read is recvmsg(2). The kernel ends it after the first bytes that came with descriptors, so
@@ -97,7 +97,7 @@ func (u *unixSocket) read(p []byte) (n int, files []*os.File, err error) {
 	n, used, flags, _, err := u.ReadMsgUnix(p, u.control)
 	if used > 0 {
 		var parseErr error
-		files, parseErr = received(u.control[:used])
+		files, parseErr = filesIn(u.control[:used])
 		err = errors.Join(err, parseErr)
 	}
 	switch {
@@ -110,7 +110,7 @@ func (u *unixSocket) read(p []byte) (n int, files []*os.File, err error) {
 	return n, files, err
 }
 
-func received(control []byte) (files []*os.File, err error) {
+func filesIn(control []byte) (files []*os.File, err error) {
 	messages, err := unix.ParseSocketControlMessage(control)
 	if err != nil {
 		return nil, err

@@ -87,30 +87,21 @@ func (s *server) begin(c *client, number uint64, key Key, cmd *Command) {
 // start starts a command. If one with its key exists or is being started, it returns that one. It
 // fails with ErrUnwanted if the daemon does not want the start any more.
 func (s *server) start(c *client, number uint64, key Key, cmd *Command) (h *supervisedCommand, known bool, err error) {
-	for {
-		s.mu.Lock()
-		if !s.daemons.isCurrent(c) {
-			s.mu.Unlock()
-			return nil, false, errReplacedHere
-		}
-		if h := s.commands[key]; h != nil {
-			s.mu.Unlock()
-			return h, true, nil
-		}
-		begun := s.starting[key]
-		if begun == nil {
-			break
-		}
-		s.mu.Unlock()
-		<-begun
-	}
+	s.mu.Lock()
 	defer s.mu.Unlock()
+	for s.starting[key] && s.daemons.isCurrent(c) {
+		s.started.Wait()
+	}
+	if !s.daemons.isCurrent(c) {
+		return nil, false, errReplacedHere
+	}
+	if h := s.commands[key]; h != nil {
+		return h, true, nil
+	}
 	if s.retiring || s.closing {
 		return nil, false, errRetiring
 	}
-	begun := make(chan struct{})
-	defer close(begun)
-	s.starting[key] = begun
+	s.starting[key] = true
 	s.running++
 	s.mu.Unlock()
 	err = ErrUnwanted
@@ -120,6 +111,7 @@ func (s *server) start(c *client, number uint64, key Key, cmd *Command) (h *supe
 	}
 	s.mu.Lock()
 	delete(s.starting, key)
+	s.started.Broadcast() // heard after the unlock
 	if err != nil {
 		s.running--
 		s.poke()

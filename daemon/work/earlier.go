@@ -37,7 +37,7 @@ func (r *Run) inherit(note func(itemResult)) error {
 		return nil
 	}
 	inherited := 0
-	if err := readItems(r.eachItem, &r.report, r.resultCounts, func(result itemResult) {
+	if err := readItems(itemsOf(r.host.Owner, r.id, r.optionalStepName()), &r.report, r.resultCounts, func(result itemResult) {
 		if !r.adopted || result.Run != r.number {
 			inherited++
 		}
@@ -61,9 +61,9 @@ func (r *Run) inherit(note func(itemResult)) error {
 	return nil
 }
 
-// itemsOf returns a function that reads the item results of an operation.
-func itemsOf(owner *statefs.Owner, id statefs.ID) func(func(line []byte) error) error {
-	return func(each func(line []byte) error) error { return owner.ReadItems(id, "", each) }
+// itemsOf returns a function that reads the item results of an operation, or of one of its optional steps.
+func itemsOf(owner *statefs.Owner, id statefs.ID, optionalStep string) func(func(line []byte) error) error {
+	return func(each func(line []byte) error) error { return owner.ReadItems(id, optionalStep, each) }
 }
 
 // countsIn returns a function that reports whether an item result counts for a record. A result
@@ -110,7 +110,7 @@ func readItems(each func(func(line []byte) error) error, into *Report, counts fu
 
 // AddItems adds the item results of an operation that count.
 func (r *Report) AddItems(owner *statefs.Owner, rec *statefs.Record) error {
-	return readItems(itemsOf(owner, rec.ID), r, countsIn(rec), func(itemResult) {})
+	return readItems(itemsOf(owner, rec.ID, ""), r, countsIn(rec), func(itemResult) {})
 }
 
 // AddOutputs adds the outputs of steps as the result of the work.
@@ -133,7 +133,7 @@ func (t *task) failedNames() (finishedNames, error) {
 	if err != nil {
 		return nil, &Error{Code: "start_failed", Err: err}
 	}
-	if err := readItems(itemsOf(t.host.Owner, *t.retryOf), new(Report), countsIn(old), func(result itemResult) {
+	if err := readItems(itemsOf(t.host.Owner, *t.retryOf, ""), new(Report), countsIn(old), func(result itemResult) {
 		if !result.OK && result.Step == t.step.name() {
 			names.add(result)
 		}

@@ -43,7 +43,7 @@ func (r *Run) retryWhileExhausted(ctx context.Context, do func() error) error {
 // openLog opens the log to which a command writes.
 func (r *Run) openLog() (log *os.File, err error) {
 	err = r.retryWhileExhausted(r.ctx, func() error {
-		log, err = r.appendLog()
+		log, err = r.host.Owner.Output.AppendLog(r.id, r.optionalStepName())
 		return err
 	})
 	return log, err

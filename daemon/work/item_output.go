@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"sync"
-	"sync/atomic"
 
 	"github.com/jobdir/jobdir/statefs/files"
 )
@@ -24,10 +23,8 @@ type itemOutput struct {
 // itemOutputs holds the outputs of all items that run at once. They count against the size limit of
 // the log.
 type itemOutputs struct {
-	wake     chan<- struct{} // wakes the monitor, which checks the sizes
-	mu       sync.Mutex
-	open     map[*os.File]struct{}
-	everUsed atomic.Bool // an output has been added
+	mu   sync.Mutex
+	open map[*os.File]struct{}
 }
 
 func itemLog(slot int) string        { return fmt.Sprintf("item-%d.log", slot) }
@@ -69,8 +66,8 @@ func (w *items) output(together bool, number int, resumed bool) (*itemOutput, er
 	if err != nil {
 		return nil, fmt.Errorf("output of item %d: %w", number, err)
 	}
-	out := &itemOutput{File: f, outputs: &w.outputs, release: func() {}}
-	if cancel, err := r.host.Files.Subscribe(path, w.outputs.wake); err == nil {
+	out := &itemOutput{File: f, outputs: w.outputs, release: func() {}}
+	if cancel, err := r.host.Files.Subscribe(path, w.wake); err == nil {
 		out.release = cancel // without a watch the size is checked at the next log write
 	}
 	w.outputs.add(f)
@@ -101,12 +98,8 @@ func (o *itemOutput) detach() {
 }
 
 func (s *itemOutputs) add(f *os.File) {
-	s.everUsed.Store(true)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.open == nil {
-		s.open = make(map[*os.File]struct{})
-	}
 	s.open[f] = struct{}{}
 }
 
@@ -116,12 +109,9 @@ func (s *itemOutputs) remove(f *os.File) {
 	delete(s.open, f)
 }
 
-// used reports whether an output has been added.
-func (s *itemOutputs) used() bool { return s != nil && s.everUsed.Load() }
-
 // size returns how many bytes the running items have written.
 func (s *itemOutputs) size() (total int64) {
-	if !s.used() {
+	if s == nil {
 		return 0
 	}
 	s.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"os"
 	"sync"
 
 	"github.com/jobdir/jobdir/catalog"
@@ -19,19 +20,23 @@ type items struct {
 	r       *Run
 	op      *Op
 	feed    itemFeed
-	outputs itemOutputs
+	outputs *itemOutputs    // nil unless several items run at once
+	wake    chan<- struct{} // wakes the monitor, which checks the sizes of the outputs
 }
 
 // itemsWork runs the command of the job once for each item, with the parallelism of the job. A
 // failing command makes its item fail; the work goes on.
 func itemsWork(ctx context.Context, r *Run) error {
 	w := &items{r: r, op: &Op{r: r}}
-	monitor, err := startMonitor(r, &w.outputs)
+	if r.def.Parallel > 1 {
+		w.outputs = &itemOutputs{open: make(map[*os.File]struct{})}
+	}
+	monitor, err := startMonitor(r, w.outputs)
 	if err != nil {
 		return &Error{Code: "start_failed", Err: err}
 	}
 	defer monitor.stop()
-	w.outputs.wake = monitor.wake
+	w.wake = monitor.wake
 	total, err := w.count(ctx)
 	if err != nil {
 		return err

@@ -2,13 +2,13 @@ package work
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"regexp"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,7 +34,7 @@ const tailBytes = 16 << 10
 // written.
 type monitor struct {
 	r       *Run
-	outputs *itemOutputs // nil for the command of a whole run
+	outputs *itemOutputs // nil unless several items run at once
 	wake    chan struct{}
 	quit    chan struct{}
 	ended   chan struct{}
@@ -48,15 +48,13 @@ type monitor struct {
 
 func startMonitor(r *Run, outputs *itemOutputs) (*monitor, error) {
 	m := &monitor{r: r, outputs: outputs, wake: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{})}
-	var log *os.File
-	err := r.retryWhileExhausted(r.ctx, func() (err error) { log, err = r.readLog(); return err })
+	err := r.retryWhileExhausted(r.ctx, func() (err error) { m.log, err = r.readLog(); return err })
 	if err != nil {
 		return nil, fmt.Errorf("watch the log: %w", err)
 	}
-	m.log = log
 	if r.adopted {
 		m.skipRead(r.report.current().At)
-	} else if info, err := log.Stat(); err == nil {
+	} else if info, err := m.log.Stat(); err == nil {
 		m.logOffset = info.Size() // skip the output of earlier runs
 	}
 	for _, path := range []string{r.LogPath(), r.scratch.path("progress")} {
@@ -101,16 +99,12 @@ const readEvery = 100 * time.Millisecond
 // guard turns a panic into the end of this run alone.
 func (m *monitor) guard() {
 	defer close(m.ended)
-	defer func() {
-		if p := recover(); p != nil {
-			m.r.host.Logger.Error("the monitor of a run panicked", "id", m.r.id, "panic", p, "stack", string(debug.Stack()))
-			m.r.End(&Error{Code: panicCode, Err: fmt.Errorf("the output cannot be followed: %v", p)})
-		}
-	}()
-	m.follow()
+	if err := m.r.guardPart("monitor", m.follow); err != nil {
+		m.r.End(err)
+	}
 }
 
-func (m *monitor) follow() {
+func (m *monitor) follow(context.Context, *Run) error {
 	rest := time.NewTimer(0) // fires when the next read is allowed
 	defer rest.Stop()
 	rested, due := false, false
@@ -122,7 +116,7 @@ func (m *monitor) follow() {
 		case <-rest.C:
 			rested = true
 		case <-m.quit:
-			return
+			return nil
 		}
 		if due && rested {
 			m.read()
@@ -154,7 +148,7 @@ func (m *monitor) checkSize() int64 {
 func (m *monitor) readLogTail() {
 	size := m.checkSize()
 	if size == m.logOffset {
-		if m.outputs.used() {
+		if m.outputs != nil {
 			m.r.alive() // an item's output or the progress file was written
 		}
 		return

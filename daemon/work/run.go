@@ -91,7 +91,9 @@ func (h *Host) New(s Spec) (*Run, error) {
 	}
 	r := &Run{task: t, log: s.Log, begun: s.Begun, done: make(chan struct{})}
 	r.report.run, r.report.step, r.report.output = r.number, r.StepName(), h.Owner.Output
-	r.report.openItems = func() (io.WriteCloser, error) { return r.appendItems() }
+	r.report.openItems = func() (io.WriteCloser, error) {
+		return h.Owner.Output.AppendItems(r.id, r.optionalStepName())
+	}
 	r.pulse.report, r.changed, r.progress.write = &r.report, s.Changed, t.progressWriter(s.Progressed)
 	r.onStopped, r.onPauseChange = s.Changed, r.setPaused
 	r.detaching = make(chan struct{})
@@ -152,13 +154,18 @@ const panicCode = "panic"
 
 // guard turns a panic of the work into an error: one operation must not take down the others. Each
 // goroutine of a run needs its own guard.
-func (r *Run) guard(do kind) (err error) {
+func (r *Run) guard(do kind) error {
+	who := "work"
+	if r.isHandler() {
+		who = "handler"
+	}
+	return r.guardPart(who, do)
+}
+
+// guardPart is guard for a part of the run with a name.
+func (r *Run) guardPart(who string, do kind) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			who := "work"
-			if r.isHandler() {
-				who = "handler"
-			}
 			r.host.Logger.Error("work panicked", "id", r.id, "in", who, "panic", p, "stack", string(debug.Stack()))
 			err = &Error{Code: panicCode, Err: fmt.Errorf("the %s panicked: %v", who, p)}
 		}

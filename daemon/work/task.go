@@ -161,11 +161,6 @@ func logPath(owner *statefs.Owner, id statefs.ID, optionalStep string) string {
 	return owner.LogPath(id)
 }
 
-// appendLog opens the file to which the work writes.
-func (t *task) appendLog() (*os.File, error) {
-	return t.host.Owner.Output.AppendLog(t.id, t.optionalStepName())
-}
-
 // readLog opens the file to which the work writes, for reading.
 func (t *task) readLog() (*os.File, error) {
 	if t.optional {
@@ -188,15 +183,6 @@ func exitNameOf(id statefs.ID, side string, item int) string {
 		return statefs.ExitName(id, side)
 	}
 	return statefs.ItemExitName(id, side, item)
-}
-
-func (t *task) appendItems() (*os.File, error) {
-	return t.host.Owner.Output.AppendItems(t.id, t.optionalStepName())
-}
-
-// eachItem calls each with every line of the item results from which the run resumes.
-func (t *task) eachItem(each func(line []byte) error) error {
-	return t.host.Owner.ReadItems(t.id, t.optionalStepName(), each)
 }
 
 func (t *task) values(item string) catalog.Values {
