@@ -3,6 +3,8 @@ package keeper
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -22,7 +24,9 @@ func (l *link) finish(at uint64) {
 		delete(p.links, l)
 	}
 	p.mu.Unlock()
-	l.process.close()
+	if l.process != nil {
+		l.process.close()
+	}
 	if closed {
 		return // its commands go on
 	}
@@ -38,12 +42,7 @@ func (l *link) finish(at uint64) {
 // leaders.
 func (l *link) endCommands(at uint64) {
 	l.mu.Lock()
-	var lost []*remote
-	for _, r := range l.remotes {
-		if !r.isDone() {
-			lost = append(lost, r)
-		}
-	}
+	lost := slices.DeleteFunc(slices.Collect(maps.Values(l.remotes)), (*remote).isDone)
 	l.mu.Unlock()
 	p := l.pool
 	if len(lost) == 0 {

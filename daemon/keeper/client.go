@@ -183,7 +183,7 @@ func (s *server) admit(c *client, instance string) (*welcome, error) {
 	if !s.daemons.isCurrent(c) {
 		return nil, errReplacedHere
 	}
-	w := &welcome{Build: s.Build, Number: s.number, Retiring: s.retiring, Commands: make([]command, 0, len(s.commands))}
+	w := &welcome{Build: s.Build, Retiring: s.retiring, Commands: make([]command, 0, len(s.commands))}
 	for _, h := range s.commands {
 		w.Commands = append(w.Commands, h.describe())
 	}

@@ -8,6 +8,10 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // DefaultGrace is the time between SIGTERM and SIGKILL for a Command that names none.
@@ -123,7 +127,15 @@ func (c *Command) checkFiles() error {
 	if c.Output == nil {
 		return fmt.Errorf("start %q: no output file is given", c.Args[0])
 	}
-	flags, err := fileFlags(c.Output)
+	raw, err := c.Output.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("start %q: output: %w", c.Args[0], err)
+	}
+	var flags int
+	err = files.WithDescriptor(raw, func(fd int) (err error) {
+		flags, err = unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("start %q: output: %w", c.Args[0], err)
 	}

@@ -45,7 +45,7 @@ func (*piecemeal) Close() error                     { return nil }
 func TestFramesInPieces(t *testing.T) {
 	t.Parallel()
 	want := []request{
-		{Number: 1, Verb: verbHello, Hello: &hello{1, 2, "build", "instance"}},
+		{Number: 1, Verb: verbHello, Hello: &hello{1, 2, "instance"}},
 		{Number: 2, Verb: verbStart, Key: Key{"id", 3, 4}, Start: &order{
 			Command: Command{Args: texts{"a", "", "\xff\n"}, Env: texts{"LONG=" + strings.Repeat("x", 100<<10)}},
 			Dir:     []byte("/by\xffte"),

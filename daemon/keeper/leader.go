@@ -17,12 +17,9 @@ const maxRSSUnit = 1024
 // stopTimeout is how long Stop waits for the leader to stop after the signal was sent.
 const stopTimeout = 250 * time.Microsecond
 
-// Codes of a child's change of state in siginfo_t (sigaction(2), asm-generic/siginfo.h).
-const (
-	childExited = 1
-	childKilled = 2
-	childDumped = 3
-)
+// childDumped is the last of the codes in siginfo_t for the end of a child; those after it are for stops (sigaction(2),
+// asm-generic/siginfo.h).
+const childDumped = 3
 
 // leader is the first process of a command. Its PID is also the number of its process group.
 type leader struct {
@@ -103,7 +100,7 @@ func (l *leader) awaitStop() (exited bool) {
 			return errors.Is(err, unix.ECHILD)
 		}
 		if err == nil && info.Signo != 0 {
-			return info.Code == childExited || info.Code == childKilled || info.Code == childDumped
+			return info.Code <= childDumped
 		}
 		if !time.Now().Before(until) {
 			return false

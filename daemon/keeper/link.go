@@ -90,8 +90,7 @@ func (l *link) dial(ctx context.Context) (_ *channel, _ *welcome, err error) {
 		l.mu.Unlock()
 	}
 	greeting := request{Number: 1, Verb: verbHello, Hello: &hello{
-		Oldest: oldestProtocol, Newest: newestProtocol,
-		Build: l.pool.Build, Instance: l.pool.instance,
+		Oldest: oldestProtocol, Newest: newestProtocol, Instance: l.pool.instance,
 	}}
 	if err := c.send(greeting, nil); err != nil {
 		return nil, nil, fmt.Errorf("greet keeper %d: %w", l.number, err)

@@ -13,11 +13,11 @@ import (
 // processes a thousand times.
 //
 // A query that comes during a pass waits for the next pass, which serves all waiting queries. The
-// scanner has no goroutine of its own: the first caller makes the pass, then hands over to one of
-// the callers that have queued since.
+// scanner has no goroutine of its own: the first of the waiting callers makes the pass.
 type markScanner struct {
+	pass sync.Mutex // held by the caller that makes a pass
+
 	mu      sync.Mutex
-	busy    bool // a caller makes a pass, or is about to
 	waiting []*markQuery
 
 	// older are the processes that earlier passes skipped because they started before the time
@@ -36,12 +36,12 @@ var scanner markScanner
 // markQuery asks whether a process carries all of the given marks.
 type markQuery struct {
 	marks []string
-	since uint64    // skip processes that started before
-	wake  chan bool // true: it is answered; false: make the pass
+	since uint64 // skip processes that started before
 
-	found   bool
-	loading bool // a process was still loading its program and had no environment
-	err     error
+	answered bool
+	found    bool
+	loading  bool // a process was still loading its program and had no environment
+	err      error
 }
 
 // noneMarked reports whether no process carries the marks, as reliably as a sweep does: cleanPasses
@@ -49,7 +49,7 @@ type markQuery struct {
 func (c *markScanner) noneMarked(wanted []string, since uint64) (bool, error) {
 	loading := 0
 	for clean := 0; clean < cleanPasses; {
-		q := &markQuery{marks: wanted, since: since, wake: make(chan bool, 1)}
+		q := &markQuery{marks: wanted, since: since}
 		c.answer(q)
 		switch {
 		case q.err != nil || q.found:
@@ -68,29 +68,19 @@ func (c *markScanner) noneMarked(wanted []string, since uint64) (bool, error) {
 func (c *markScanner) answer(q *markQuery) {
 	c.mu.Lock()
 	c.waiting = append(c.waiting, q)
-	if c.busy {
-		c.mu.Unlock()
-		if <-q.wake {
-			return
-		}
-		c.mu.Lock()
+	c.mu.Unlock()
+	c.pass.Lock()
+	defer c.pass.Unlock()
+	if q.answered {
+		return
 	}
-	c.busy = true
+	c.mu.Lock()
 	batch := c.waiting
 	c.waiting = nil
 	c.mu.Unlock()
 	err := c.scan(batch)
-	c.mu.Lock()
-	c.busy = len(c.waiting) > 0
-	if c.busy {
-		c.waiting[0].wake <- false
-	}
-	c.mu.Unlock()
-	for _, other := range batch {
-		other.err = err
-		if other != q {
-			other.wake <- true
-		}
+	for _, served := range batch {
+		served.answered, served.err = true, err
 	}
 }
 

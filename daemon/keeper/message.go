@@ -80,7 +80,6 @@ type message struct {
 type hello struct {
 	Oldest   int    `json:"oldest"`
 	Newest   int    `json:"newest"`
-	Build    string `json:"build"`
 	Instance string `json:"instance"`
 }
 
@@ -88,7 +87,6 @@ type hello struct {
 type welcome struct {
 	Protocol int       `json:"protocol"` // that of the connection
 	Build    string    `json:"build"`
-	Number   int       `json:"number"` // N of keeper-N.sock
 	Retiring bool      `json:"retiring,omitempty"`
 	Commands []command `json:"commands"`
 }

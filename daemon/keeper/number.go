@@ -30,9 +30,8 @@ func numbers(dir string) ([]int, error) {
 	}
 	var found []int
 	for _, e := range entries {
-		text, isKeeper := strings.CutPrefix(e.Name(), "keeper-")
-		text, isLock := strings.CutSuffix(text, ".lock")
-		if n, err := strconv.Atoi(text); isKeeper && isLock && err == nil && n > 0 && e.Name() == lockName(n) {
+		var n int
+		if _, err := fmt.Sscanf(e.Name(), "keeper-%d.lock", &n); err == nil && n > 0 && e.Name() == lockName(n) {
 			found = append(found, n)
 		}
 	}

@@ -178,7 +178,7 @@ func (p *Pool) awaitSilent(n int, since time.Time) {
 		l.silent = false
 		l.mu.Unlock()
 		if c == nil {
-			l.forget()
+			l.finish(0) // it has no commands
 			p.keeperSettled()
 			return
 		}
@@ -212,17 +212,6 @@ func (l *link) first() *channel {
 		}
 	}
 	return nil
-}
-
-// forget drops the link to a keeper that never answered.
-func (l *link) forget() {
-	l.disconnect()
-	l.pool.mu.Lock()
-	delete(l.pool.links, l)
-	l.pool.mu.Unlock()
-	if l.process != nil {
-		l.process.close()
-	}
 }
 
 // report logs the last output of a dead keeper.
@@ -486,13 +475,7 @@ func (p *Pool) await(child *leader) {
 }
 
 func keeperEnviron() []string {
-	env := []string{}
-	for _, entry := range os.Environ() {
-		if !strings.HasPrefix(entry, ownPrefix) {
-			env = append(env, entry)
-		}
-	}
-	return env
+	return slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, ownPrefix) })
 }
 
 // awaitAnnouncement reads what a keeper prints until it serves or has ended.

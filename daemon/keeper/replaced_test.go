@@ -98,8 +98,7 @@ func (s *site) hail(t *testing.T) *channel {
 		t.Fatal(err)
 	}
 	if err := c.send(request{Number: 1, Verb: verbHello, Hello: &hello{
-		oldestProtocol, newestProtocol, s.options.Build,
-		rand.Text(),
+		oldestProtocol, newestProtocol, rand.Text(),
 	}}, nil); err != nil {
 		t.Fatal(err)
 	}

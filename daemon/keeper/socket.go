@@ -144,10 +144,11 @@ func (u *unixSocket) write(p []byte, file *os.File) error {
 		return err
 	}
 	var n int
-	var sendErr error
-	// Control instead of Fd, which would change the mode of the caller's file.
-	err = raw.Control(func(fd uintptr) { n, _, sendErr = u.WriteMsgUnix(p, unix.UnixRights(int(fd)), nil) })
-	if err = errors.Join(err, sendErr); err != nil || n == len(p) {
+	err = files.WithDescriptor(raw, func(fd int) (err error) {
+		n, _, err = u.WriteMsgUnix(p, unix.UnixRights(fd), nil)
+		return err
+	})
+	if err != nil || n == len(p) {
 		return err
 	}
 	_, err = u.Write(p[n:])

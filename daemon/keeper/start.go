@@ -16,7 +16,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/machine"
 )
 
@@ -132,19 +131,6 @@ func explainFork(name, program string, err error) error {
 // closeInherited marks the descriptors that this process inherited as close-on-exec, once. Go opens
 // all others that way.
 var closeInherited = sync.OnceFunc(func() { setCloseOnExec(3) })
-
-func fileFlags(f *os.File) (int, error) {
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	var flags int
-	err = files.WithDescriptor(raw, func(fd int) (err error) {
-		flags, err = unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
-		return err
-	})
-	return flags, err
-}
 
 // findProgram is exec.LookPath, except that PATH is that of env and a path with a slash is relative
 // to dir.

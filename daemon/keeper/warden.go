@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -219,13 +220,8 @@ func (w *warden) dismiss() {
 
 // marked returns an environment with the mark of this keeper and no other keeper's.
 func (w *warden) marked(env []string) []string {
-	own := make([]string, 0, len(env)+1)
-	for _, entry := range env {
-		if !strings.HasPrefix(entry, KeeperVariable+"=") {
-			own = append(own, entry)
-		}
-	}
-	return append(own, w.mark)
+	other := func(entry string) bool { return strings.HasPrefix(entry, KeeperVariable+"=") }
+	return append(slices.DeleteFunc(slices.Clone(env), other), w.mark)
 }
 
 // KeeperVariable is in the environment of every command of a keeper, with a random value for that

@@ -109,8 +109,6 @@ func (s scratch) readResult(name string) ([]field, error) {
 	return decodeFields(data)
 }
 
-var errNoName = errors.New("a member has no name")
-
 // decodeFields decodes a JSON object and keeps the order of its members.
 func decodeFields(data []byte) ([]field, error) {
 	const want = "the result is not one JSON object"
@@ -125,16 +123,12 @@ func decodeFields(data []byte) ([]field, error) {
 	}
 	var fields []field
 	for decoder.More() {
-		token, err := decoder.Token()
-		name, isText := token.(string)
-		if err != nil || !isText {
-			return nil, fmt.Errorf("%s: %w", want, errors.Join(err, errNoName))
-		}
+		name, err := decoder.Token()
 		var value json.RawMessage
-		if err := decoder.Decode(&value); err != nil {
+		if err = errors.Join(err, decoder.Decode(&value)); err != nil {
 			return nil, fmt.Errorf("%s: %w", want, err)
 		}
-		fields = append(fields, field{name, value})
+		fields = append(fields, field{fmt.Sprint(name), value})
 	}
 	return fields, nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -316,13 +317,8 @@ const ownPrefix = "JOBDIR_"
 // current environment, the lane, the job's env, the parameters, and the JOBDIR_ variables that
 // describe the run. A later entry of a name replaces an earlier one.
 func (t *task) environment(values catalog.Values, extra ...string) []string {
-	var env []string
-	for _, entry := range t.host.Environ() {
-		if !strings.HasPrefix(entry, ownPrefix) {
-			env = append(env, entry)
-		}
-	}
-	env = append(env, "PYTHONUNBUFFERED=1")
+	own := func(entry string) bool { return strings.HasPrefix(entry, ownPrefix) }
+	env := append(slices.DeleteFunc(slices.Clone(t.host.Environ()), own), "PYTHONUNBUFFERED=1")
 	env = append(env, t.laneEnv...)
 	env = append(env, t.def.Environ(values)...)
 	env = append(env, t.params.Environ()...)
@@ -348,17 +344,14 @@ func (t *task) marks() []string {
 
 // lastOfEachName drops the entries that a later entry of the same name replaces.
 func lastOfEachName(env []string) []string {
-	last := make(map[string]int, len(env))
-	for i, entry := range env {
-		name, _, _ := strings.Cut(entry, "=")
-		last[name] = i
-	}
-	out := env[:0:0]
-	for i, entry := range env {
-		name, _, _ := strings.Cut(entry, "=")
-		if last[name] == i {
+	seen := make(map[string]bool, len(env))
+	out := make([]string, 0, len(env))
+	for _, entry := range slices.Backward(env) {
+		if name, _, _ := strings.Cut(entry, "="); !seen[name] {
+			seen[name] = true
 			out = append(out, entry)
 		}
 	}
+	slices.Reverse(out)
 	return out
 }
