@@ -126,11 +126,11 @@ func New(config Config) (*Daemon, error) {
 	}
 	d := newParts(config)
 	d.workHost = work.Host{
-		Owner: config.Owner, Logger: config.Logger, Handlers: config.Handlers, Starter: keeper.InProcess{},
+		Owner: config.Owner, Logger: config.Logger, Handlers: config.Handlers, Starter: keeper.InProcess,
 		Environ: config.Environ, Grace: config.Grace, StallAfter: config.StallAfter,
 	}
 	if config.Keepers != nil {
-		d.workHost.Starter, d.workHost.Keepers = config.Keepers, config.Keepers
+		d.workHost.Starter, d.workHost.Keepers = config.Keepers.Start, config.Keepers
 	}
 	d.reconcileQueue = newReconcileQueue(d.reconcileID)
 	d.alarms = alarm.New(config.Owner.Now, d.uptime, d.reconcileQueue.enqueue)

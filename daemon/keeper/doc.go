@@ -3,8 +3,7 @@
 //
 // It knows commands, processes and marks; it knows nothing of jobs and states. The caller decides
 // what runs; the keeper carries it out. Start makes a command a child of the calling process. A
-// Pool makes it a child of a keeper process (Main), which outlives the caller. Both implement
-// Starter.
+// Pool makes it a child of a keeper process (Main), which outlives the caller.
 //
 //	daemon ── Pool ──keeper-1.sock──▶ keeper 1 (this build) ──▶ commands, each with its own session
 //	             └───keeper-2.sock──▶ keeper 2 (older build) ─▶ its last commands; it gets no new ones

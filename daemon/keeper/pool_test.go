@@ -133,7 +133,7 @@ func (s *site) job(t *testing.T, n int, args ...string) *job {
 }
 
 // run starts a job, which is ended at the end of the test.
-func run(t *testing.T, p Starter, j *job) Running {
+func run(t *testing.T, p *Pool, j *job) Running {
 	t.Helper()
 	r, err := p.Start(t.Context(), j.Command)
 	if err != nil {

@@ -38,12 +38,9 @@ func (k Key) String() string {
 	return fmt.Sprintf("%s run %d item %d", k.Operation, k.Run, k.Item)
 }
 
-// A Starter starts commands as children of this process (InProcess) or of a keeper process (Pool).
-// It is safe for concurrent use.
-type Starter interface {
-	// Start starts a command and returns when its program has been executed. See the function Start for the errors.
-	Start(ctx context.Context, c Command) (Running, error)
-}
+// A Starter starts a command as a child of this process (InProcess) or of a keeper process (Pool.Start), and returns
+// when its program has been executed. See the function Start for the errors. It is safe for concurrent use.
+type Starter func(ctx context.Context, c Command) (Running, error)
 
 // Running is a command that was started. It is safe for concurrent use.
 type Running interface {
@@ -78,12 +75,9 @@ type Ending interface {
 	Acknowledge()
 }
 
-// InProcess starts commands as children of this process. They outlive it, but their end is then not
-// observed.
-type InProcess struct{}
-
-// Start is the function Start.
-func (InProcess) Start(_ context.Context, c Command) (Running, error) {
+// InProcess starts a command as a child of this process. The command outlives it, but its end is then
+// not observed.
+func InProcess(_ context.Context, c Command) (Running, error) {
 	p, err := Start(c) //nolint:contextcheck // the command outlives the call
 	if err != nil {
 		return nil, err

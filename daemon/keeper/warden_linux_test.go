@@ -39,7 +39,7 @@ func wardenOf(t *testing.T, keeper int) int {
 
 // deserter makes a job start a process in a session of its own, which the parent-death signal does
 // not reach. It returns its PID.
-func (j *job) deserter(t *testing.T, p Starter, script string) int {
+func (j *job) deserter(t *testing.T, p *Pool, script string) int {
 	t.Helper()
 	file := filepath.Join(j.Dir, "deserter")
 	j.Args = []string{"sh", "-c", `setsid sh -c 'echo $$ >"$0.new"; mv "$0.new" "$0"; ` + script + `' "` + file +

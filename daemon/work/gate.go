@@ -213,12 +213,12 @@ func (g *gate) wait(ctx context.Context, at waitPlace) {
 // start starts a process, after waiting for a pause to end. It does not hold the lock during the
 // start, because a keeper may take long and other work on the operation must go on. A pause during
 // the start either makes the keeper refuse it (keeper.ErrUnwanted), or stops the process here.
-func (g *gate) start(ctx context.Context, starter keeper.Starter, command keeper.Command) (keeper.Running, error) {
+func (g *gate) start(ctx context.Context, start keeper.Starter, command keeper.Command) (keeper.Running, error) {
 	for {
 		if err := g.checkpoint(ctx, insideItem); err != nil {
 			return nil, err
 		}
-		p, err := starter.Start(ctx, command)
+		p, err := start(ctx, command)
 		if errors.Is(err, keeper.ErrUnwanted) && g.PauseRequested() {
 			continue
 		}

@@ -88,11 +88,10 @@ func (r *Run) DiskError() error {
 // shared means that other runs may still add artifacts.
 func (r *Run) TakeExit(rec *statefs.Record, shared bool) {
 	dir := r.host.Owner.ArtifactsPath(r.id)
-	if shared {
-		rec.Artifacts = ListArtifacts(dir)
-	} else {
-		rec.Artifacts = collectArtifacts(dir)
+	if !shared {
+		_ = syscall.Rmdir(dir) // it goes if it is empty
 	}
+	rec.Artifacts = ListArtifacts(dir)
 	if exit := r.outcome.Exit; exit != nil {
 		if exit.Code >= 0 {
 			rec.ExitCode = &exit.Code
@@ -116,15 +115,6 @@ func (r *Run) Forget() error {
 // maxArtifacts bounds how many artifacts the record and the footer name; the folder holds all of
 // them.
 const maxArtifacts = 1000
-
-// collectArtifacts returns the names of the files in an artifact folder. It removes the folder if it
-// is empty.
-func collectArtifacts(dir string) []string {
-	if err := syscall.Rmdir(dir); err == nil || errors.Is(err, fs.ErrNotExist) {
-		return nil // it was empty, or does not exist
-	}
-	return ListArtifacts(dir)
-}
 
 // ListArtifacts returns the names of the files in an artifact folder.
 func ListArtifacts(dir string) []string {
