@@ -42,10 +42,10 @@
 // # What a log cannot do
 //
 // A log cannot forge the frame. Text that looks like one of its tags is changed (escape.go has the rule), and a
-// [Parser] undoes that exactly. The newline that the text form adds is escaped with the rest: "<log" at the very end of a log is followed
-// by white space in the stream, so it counts as a tag, for the composer and for the reader. JSON parts never contain
-// a "<": it is written as \u003c. So these expressions of a client, applied to every state of its growing buffer,
-// find the header, the escaped log and the footer, and nothing else:
+// [Parser] undoes that exactly. The newline that the text form adds is escaped with the rest: "<log" at the very
+// end of a log is followed by white space in the stream, so it counts as a tag, for the composer and for the reader.
+// JSON parts never contain a "<": it is written as \u003c. So these expressions of a client, applied to every state of
+// its growing buffer, find the header, the escaped log and the footer, and nothing else:
 //
 //	/<start_json>\n(.*?)\n<\/start_json>/s
 //	/<log>\n(.*?)(?:<\/log>|$)/s

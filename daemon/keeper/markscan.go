@@ -40,7 +40,7 @@ type markQuery struct {
 
 	answered bool
 	found    bool
-	loading  bool // a process was still loading its program and had no environment
+	loading  bool // see scan
 	err      error
 }
 
@@ -78,21 +78,22 @@ func (c *markScanner) answer(q *markQuery) {
 	batch := c.waiting
 	c.waiting = nil
 	c.mu.Unlock()
-	err := c.scan(batch)
+	loading, err := c.scan(batch)
 	for _, served := range batch {
-		served.answered, served.err = true, err
+		served.answered, served.loading, served.err = true, loading, err
 	}
 }
 
-// scan makes one pass for all queries.
-func (c *markScanner) scan(batch []*markQuery) error {
+// scan makes one pass for all queries. loading means that a process was still loading its program and
+// had no environment.
+func (c *markScanner) scan(batch []*markQuery) (loading bool, err error) {
 	line, err := ownAncestors()
 	if err != nil {
-		return err
+		return false, err
 	}
 	pids, err := numbersIn("/proc")
 	if err != nil {
-		return err
+		return false, err
 	}
 	byMark, since := make(map[string][]*markQuery, len(batch)), batch[0].since
 	for _, q := range batch {
@@ -111,7 +112,7 @@ func (c *markScanner) scan(batch []*markQuery) error {
 			continue
 		}
 		if err != nil {
-			return err
+			return false, err
 		}
 		if st.start < c.before {
 			c.older[pid] = true
@@ -119,20 +120,16 @@ func (c *markScanner) scan(batch []*markQuery) error {
 		if st.start < since || st.kernel() || st.zombie() {
 			continue
 		}
-		environ, loading, err := readEnviron(pid, st)
+		environ, loads, err := readEnviron(pid, st)
 		if err != nil {
-			return err
+			return false, err
 		}
 		for entry := range bytes.SplitSeq(environ, []byte{0}) {
 			for _, q := range byMark[string(entry)] {
 				q.found = q.found || hasMarks(environ, q.marks)
 			}
 		}
-		if loading {
-			for _, q := range batch {
-				q.loading = true
-			}
-		}
+		loading = loading || loads
 	}
-	return nil
+	return loading, nil
 }

@@ -24,7 +24,7 @@ type supervisedCommand struct {
 	process     *Process
 	slot        int         // in the warden's list of leaders
 	exit        *Report     // guarded by the lock of the server; nil until the end
-	reportTimer *time.Timer // writes the report when no daemon acknowledges the end; guarded by the same lock
+	reportTimer *time.Timer // writes the report when no daemon acknowledges the end; set together with exit
 
 	saving      sync.Mutex // held while the report is written or removed; guards the fields below
 	reportState reportState
@@ -236,12 +236,7 @@ func (s *server) saveReport(h *supervisedCommand, need reportState) (ok bool) {
 // removeReport removes the report of a command whose end was acknowledged. Only the keeper writes
 // and removes the file until then, so no report appears after its removal.
 func (s *server) removeReport(h *supervisedCommand) {
-	s.mu.Lock()
-	late := h.reportTimer
-	s.mu.Unlock()
-	if late != nil {
-		late.Stop()
-	}
+	h.reportTimer.Stop()
 	h.saving.Lock()
 	defer h.saving.Unlock()
 	h.acknowledged = true
