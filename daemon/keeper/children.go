@@ -96,9 +96,6 @@ func ReapOrphans(ctx context.Context) {
 	}
 }
 
-// subreap makes this process the parent of the orphans among its descendants (prctl(2), PR_SET_CHILD_SUBREAPER).
-func subreap() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
-
 // reapOne reaps one orphan, and reports whether there may be more.
 func reapOne(session int) bool {
 	children.forking.Lock()
@@ -121,7 +118,8 @@ func reapOne(session int) bool {
 	}
 	// waitid(2) returns the same child again, so orphans behind it are found only in a list of all
 	// processes.
-	return reapListed(session)
+	reapListed(session)
+	return false
 }
 
 // sender returns si_pid, for which the type has no field; see waitid(2) and asm-generic/siginfo.h.
@@ -139,10 +137,10 @@ func isOrphan(pid, session int) bool {
 }
 
 // reapListed reaps all orphans that a pass over /proc finds.
-func reapListed(session int) bool {
+func reapListed(session int) {
 	pids, err := numbersIn("/proc")
 	if err != nil {
-		return false
+		return
 	}
 	own := os.Getpid()
 	for _, pid := range pids {
@@ -152,5 +150,4 @@ func reapListed(session int) bool {
 		}
 		_, _ = wait4(pid, nil, unix.WNOHANG, nil) // it is a zombie of this process, so this succeeds
 	}
-	return false
 }

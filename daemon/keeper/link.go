@@ -19,9 +19,6 @@ var errProtocol = errors.New("this program and a living keeper have no protocol 
 // errReplaced means that the keeper no longer accepts requests of this daemon.
 var errReplaced = errors.New("another daemon has come since, and the keeper listens to that one: nothing is started or ended from here any more")
 
-// errBroken means that a connection ended before an answer came.
-var errBroken = errors.New("the connection to the keeper ended")
-
 // link is the connection to one keeper. When it breaks while the keeper lives, it is made again,
 // and unanswered requests are sent again: every request can be carried out twice without harm.
 type link struct {
@@ -61,7 +58,7 @@ type call struct {
 	since  time.Time
 	remote *remote // the command that a start returned
 	answer message
-	err    error
+	broken bool // the connection ended before the answer came
 	// wanted is Command.Wanted of a start; granted is set when the link confirms the start.
 	wanted  func() bool
 	granted bool
@@ -259,7 +256,7 @@ func (l *link) resetCalls() {
 	l.channel = nil
 	for number, c := range l.calls {
 		delete(l.calls, number)
-		c.err = errBroken
+		c.broken = true
 		close(c.done)
 	}
 }
@@ -287,20 +284,15 @@ func (l *link) reconnect(reason error) *channel {
 		}
 		if errors.Is(err, errReplaced) {
 			l.pool.Logger.Error("a keeper is lost to this daemon", "keeper", l.number, "error", err)
-			l.markReplaced()
-			return nil
+			l.mu.Lock()
+			l.takenOver = true
+			l.mu.Unlock()
+			l.pool.replaced.Store(true)
+			return nil // the link ends although the keeper lives
 		}
 		reason = err
 	}
 	return nil
-}
-
-// markReplaced ends the link although its keeper lives: another daemon has taken over its commands.
-func (l *link) markReplaced() {
-	l.mu.Lock()
-	l.takenOver = true
-	l.mu.Unlock()
-	l.pool.replaced.Store(true)
 }
 
 // disconnect ends the connection for good.
@@ -361,7 +353,7 @@ func (l *link) request(ctx context.Context, r request, c *call, file *os.File) e
 			}
 			<-c.done
 		}
-		if c.err == nil {
+		if !c.broken {
 			return refused(&c.answer)
 		}
 	}
@@ -385,7 +377,7 @@ func (l *link) register(r *request, c *call, failed *channel, withdrawn func() b
 		return nil, ErrKeeperDied
 	}
 	l.last++
-	r.Number, c.done, c.err = l.last, make(chan struct{}), nil
+	r.Number, c.done, c.broken = l.last, make(chan struct{}), false
 	l.calls[r.Number] = c
 	return l.channel, nil
 }

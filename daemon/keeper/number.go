@@ -48,16 +48,6 @@ type place struct {
 	cgroup string // folder of a control group of its own, if any
 }
 
-func openPlace(dir string) (p place, err error) {
-	if p.named, err = filepath.Abs(dir); err != nil {
-		return p, err
-	}
-	p.home, err = os.Open(p.named)
-	return p, err
-}
-
-func (p *place) close() error { return errors.Join(p.lock.Close(), p.home.Close()) }
-
 // takeNumber takes the lowest number that no living keeper holds. The number stays locked until the
 // file is closed.
 func takeNumber(dir string) (n int, lock *os.File, err error) {

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -81,18 +83,21 @@ func (s *server) run(ctx context.Context) error {
 	stop()
 	err := s.close(lost == nil)
 	s.group.Wait()
-	return errors.Join(lost, err, s.place.close())
+	return errors.Join(lost, err, s.lock.Close(), s.home.Close())
 }
 
 func (s *server) open(ctx context.Context) (err error) {
-	if s.place, err = openPlace(s.Dir); err != nil {
+	if s.named, err = filepath.Abs(s.Dir); err != nil {
+		return err
+	}
+	if s.home, err = os.Open(s.named); err != nil {
 		return err
 	}
 	s.Dir = fmt.Sprintf("/proc/self/fd/%d", s.home.Fd()) // the folder may be moved while commands run
 	if s.exits, err = statefs.NewExits(s.Dir); err != nil {
 		return err
 	}
-	if err := subreap(); err != nil {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("become subreaper: %w", err)
 	}
 	if s.number, s.lock, err = takeNumber(s.Dir); err != nil {

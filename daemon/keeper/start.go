@@ -82,7 +82,8 @@ func (c *Command) fork(program string, how forking) (*leader, error) {
 	var forkErr error
 	// Control instead of Fd, which would change the mode of the caller's file.
 	err = raw.Control(func(out uintptr) {
-		attr := &syscall.ProcAttr{Dir: c.Dir, Env: c.environment(), Files: []uintptr{null.Fd(), out, out}}
+		env := append([]string{}, c.Env...) // nil would mean the environment of this process
+		attr := &syscall.ProcAttr{Dir: c.Dir, Env: env, Files: []uintptr{null.Fd(), out, out}}
 		how(func(dies bool) { l, forkErr = children.fork(program, c.Args, attr, dies) })
 	})
 	if err != nil {
@@ -92,14 +93,6 @@ func (c *Command) fork(program string, how forking) (*leader, error) {
 		return nil, explainFork(c.Args[0], program, forkErr)
 	}
 	return l, nil
-}
-
-// environment is never nil, because nil would mean the environment of this process.
-func (c *Command) environment() []string {
-	if c.Env == nil {
-		return []string{}
-	}
-	return c.Env
 }
 
 // explainFork describes errors of execve(2) and fork(2) for a program that was found and is

@@ -151,7 +151,14 @@ func (h *supervisedCommand) describe() command {
 // commandEnded notifies the daemon that a command has ended. It writes the report at once when no
 // daemon is connected; the timer writes it when a daemon does not acknowledge the end in time.
 func (s *server) commandEnded(h *supervisedCommand) {
-	report := makeReport(h)
+	p := h.process
+	report := &Report{
+		Version: reportVersion, Key: h.key, Label: h.label, PID: p.PID(), Exit: p.Exit(), StartedAt: p.started,
+		Boot: machine.This().Boot, Keeper: os.Getpid(),
+	}
+	if report.Err != nil {
+		report.Error = report.Err.Error()
+	}
 	s.warden.leave(h.slot)
 	s.mu.Lock()
 	h.exit = report
@@ -222,7 +229,9 @@ func (s *server) saveReport(h *supervisedCommand, need reportState) (ok bool) {
 		err = s.exits.Write(h.report, append(data, '\n'), need == durable && s.Durability != statefs.Process)
 	}
 	if err != nil && !s.exits.Removed(h.report) {
-		s.noteFailure(err)
+		s.mu.Lock()
+		s.reportRetry.err = err
+		s.mu.Unlock()
 		s.logger.Error("exit report not written, retrying", "report", h.report, "error", err)
 		return false
 	}
@@ -248,18 +257,6 @@ func (s *server) removeReport(h *supervisedCommand) {
 	}
 }
 
-func makeReport(h *supervisedCommand) *Report {
-	p := h.process
-	r := &Report{
-		Version: reportVersion, Key: h.key, Label: h.label, PID: p.PID(), Exit: p.Exit(), StartedAt: p.started,
-		Boot: machine.This().Boot, Keeper: os.Getpid(),
-	}
-	if r.Err != nil {
-		r.Error = r.Err.Error()
-	}
-	return r
-}
-
 const (
 	// shutdownReportTimeout is how long a keeper that is shutting down retries failing writes of
 	// exit reports when it has nothing else left to do.
@@ -279,13 +276,6 @@ var ErrReportsLost = errors.New("the exit reports of the last commands could not
 type reportRetry struct {
 	since time.Time
 	err   error // the last error; guarded by the lock of the server
-}
-
-// noteFailure keeps the error of the last failed write of a report.
-func (s *server) noteFailure(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.reportRetry.err = err
 }
 
 // abandonReports returns an error when it is time to give up reports that cannot be written: the
