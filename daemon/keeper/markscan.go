@@ -44,16 +44,16 @@ type markQuery struct {
 	err      error
 }
 
-// noneMarked reports whether no process carries the marks, as reliably as a sweep does: cleanPasses
-// passes in a row must find none.
-func (c *markScanner) noneMarked(wanted []string, since uint64) (bool, error) {
+// noneMarked reports whether it is known that no process carries the marks, as reliably as by a sweep:
+// cleanPasses passes in a row must find none.
+func (c *markScanner) noneMarked(wanted []string, since uint64) bool {
 	loading := 0
 	for clean := 0; clean < cleanPasses; {
 		q := &markQuery{marks: wanted, since: since}
 		c.answer(q)
 		switch {
 		case q.err != nil || q.found:
-			return false, q.err
+			return false
 		case q.loading && loading < maxLoadingPolls:
 			loading++
 			pause(context.Background(), time.Millisecond)
@@ -61,7 +61,7 @@ func (c *markScanner) noneMarked(wanted []string, since uint64) (bool, error) {
 			clean++
 		}
 	}
-	return true, nil
+	return true
 }
 
 // answer returns when a pass that began after the call has answered q.

@@ -26,9 +26,8 @@ type Process struct {
 	done       chan struct{}
 
 	// Only supervise uses these; exit may be read by any goroutine once done is closed.
-	exit   Exit
-	errs   []error
-	reaped bool
+	exit Exit
+	errs []error
 
 	limit    TimeLimit
 	mu       sync.Mutex
@@ -168,24 +167,18 @@ func (p *Process) leave() {
 	empty, err := p.leader.leftGroup(!asked)
 	p.note(err)
 	for ; ; scan = true {
-		if !empty || (scan && len(p.mark) > 0 && !p.noneMarked()) {
+		// The scanner is shared by all ending commands, and mostly finds nothing. If it does, or does not
+		// know, a sweep for this command alone follows.
+		if !empty || scan && len(p.mark) > 0 && !scanner.noneMarked(p.mark, p.since) {
 			p.note(p.endRest(scan, killBy))
 		}
 		if p.finish(scan) {
 			break
 		}
 	}
-	if !p.reaped {
+	if !p.leader.byPidfd {
 		p.reap()
 	}
-}
-
-// noneMarked reports whether no process carries the marks any more, which is the usual case. The
-// scanner shared by all ending commands answers this. If a process does, or the answer is unknown,
-// a sweep for this command alone follows.
-func (p *Process) noneMarked() bool {
-	gone, err := scanner.noneMarked(p.mark, p.since)
-	return gone && err == nil
 }
 
 // leaderExited reserves signalling for supervise. It returns whether the group has been sent
@@ -221,7 +214,6 @@ func (p *Process) note(err error) {
 }
 
 func (p *Process) reap() {
-	p.reaped = true
 	var status syscall.WaitStatus
 	var usage syscall.Rusage
 	if err := children.reap(p.leader.pid, &status, &usage); err != nil {

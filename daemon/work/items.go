@@ -287,13 +287,12 @@ func (w *items) acknowledge(p keeper.Running) {
 
 // beginItem logs that an item begins, unless an earlier daemon has logged it.
 func (w *items) beginItem(item catalog.Item, at itemPosition, together, resumed bool) *Item {
-	switch {
-	case resumed:
-		return w.op.resumeItem(at.number, at.total, item.Name, together)
-	case together:
-		return w.op.Parallel(at.number, at.total, item.Name)
+	if resumed && !together {
+		begun := &Item{op: w.op, number: at.number, name: item.Name}
+		w.op.open(begun, at.total)
+		return begun
 	}
-	return w.op.Item(at.number, at.total, item.Name)
+	return w.op.beginItem(at.number, at.total, item.Name, "", together)
 }
 
 // underWay returns the commands that an earlier daemon left running. Commands whose items already

@@ -74,48 +74,41 @@ func (o *Op) LaneEnv() []string { return lastOfEachName(slices.Clone(o.r.laneEnv
 // Item begins item i of total, counting from 1: it prints "[ i / total ] Processing 'name'..." and
 // counts as progress. End the item with its OK or Fail, or with those of the Op, which end the item
 // begun last.
-func (o *Op) Item(i, total int, name string) *Item {
-	return o.beginItem(i, total, name, fmt.Sprintf("[ %d / %d ] Processing '%s'...", i, total, stream.Printable(name)), false)
-}
+func (o *Op) Item(i, total int, name string) *Item { return o.beginItem(i, total, name, "", false) }
 
 // File is Item for a file: it prints "[ i / total ] Processing file 'name'...".
 func (o *Op) File(i, total int, name string) *Item {
-	return o.beginItem(i, total, name, fmt.Sprintf("[ %d / %d ] Processing file '%s'...", i, total,
-		stream.Printable(name)), false)
+	return o.beginItem(i, total, name, "file ", false)
 }
 
 // Parallel is Item for handlers that process several items at once. The lines of an item are
 // printed when it ends, so that they stay together in the log. The goroutine that processes the
 // item must use the item's own Sleep and Checkpoint, so that a pause knows when all items have
 // stopped.
-func (o *Op) Parallel(i, total int, name string) *Item {
-	return o.beginItem(i, total, name, fmt.Sprintf("[ %d / %d ] Processing '%s'...", i, total, stream.Printable(name)), true)
-}
+func (o *Op) Parallel(i, total int, name string) *Item { return o.beginItem(i, total, name, "", true) }
 
-// resumeItem is Item, or Parallel, for an item that began under an earlier daemon. It does not
-// print the first line of an Item again.
-func (o *Op) resumeItem(i, total int, name string, together bool) *Item {
-	if together {
-		return o.Parallel(i, total, name)
-	}
-	return o.beginItem(i, total, name, "", false)
-}
-
-func (o *Op) beginItem(i, total int, name, line string, together bool) *Item {
+// beginItem begins an item. Its line is printed at once, or with its end if it runs together with others.
+func (o *Op) beginItem(i, total int, name, kind string, together bool) *Item {
 	item := &Item{op: o, number: i, name: name}
-	o.r.gate.begin()
-	o.r.report.SetTotal(new(int64(total)))
-	switch {
-	case together:
+	line := fmt.Sprintf("[ %d / %d ] Processing %s'%s'...", i, total, kind, stream.Printable(name))
+	if together {
 		o.parallel.Store(true)
 		item.head = line + "\n"
-	case line != "":
+	}
+	o.open(item, total)
+	if !together {
 		o.r.logLine(line)
 	}
+	return item
+}
+
+// open notes an item that has begun. An item that began under an earlier daemon has printed its line there.
+func (o *Op) open(item *Item, total int) {
+	o.r.gate.begin()
+	o.r.report.SetTotal(new(int64(total)))
 	o.mu.Lock()
 	o.item = item
 	o.mu.Unlock()
-	return item
 }
 
 // OK ends the item begun last as successful. See Item.OK.
