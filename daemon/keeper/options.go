@@ -7,7 +7,7 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// Options configure a keeper process. Dir is required.
+// Options configure a keeper process. Dir and Warden are required.
 type Options struct {
 	// Dir is the storage directory.
 	Dir string
@@ -19,8 +19,7 @@ type Options struct {
 	// Idle is how long a keeper without commands waits for a daemon; default DefaultIdle.
 	Idle time.Duration
 	// Warden are the arguments with which the present program calls Warden, followed by arguments
-	// of its own and with orders on standard input. Without it, processes that commands have
-	// started in sessions of their own outlive a killed keeper until a daemon notices its death.
+	// of its own and with orders on standard input.
 	Warden []string
 
 	// protocol is the newest version to speak; 0 means newestProtocol.

@@ -98,9 +98,6 @@ func (w *warden) writeLocked(slot, pid int) {
 // start starts the warden process. It stays outside of the keeper's control group, because it has
 // to end that group.
 func (w *warden) start() error {
-	if len(w.program) == 0 {
-		return nil
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	child, pipe, err := w.fork()
@@ -187,9 +184,6 @@ func (w *warden) supervise(ctx context.Context) {
 		w.child = nil
 		w.mu.Unlock()
 		if child == nil {
-			if len(w.program) == 0 {
-				return
-			}
 			if err := w.start(); err != nil {
 				w.logger.Error("no warden: what commands leave would outlive a killed keeper; retrying", "error", err)
 				pause(ctx, reportRetryInterval)
