@@ -70,18 +70,14 @@ func (l *Lanes) readFile(f statefs.LaneFile, c *file, now time.Time) {
 // a breaker stays: the breaker decides what follows.
 func (l *Lanes) expire(f statefs.LaneFile, c *file, now time.Time) {
 	until := c.value.Hold.Until
-	switch {
-	case until == nil:
-		l.alarms.Set(f, time.Time{}, 0)
-		return
-	case until.After(now):
+	if until != nil && until.After(now) {
 		l.alarms.Set(f, *until, 0)
-		return
-	case l.byName[f.Lane].isBreakerPause(c.value.Hold) && f.Control == statefs.LanePaused:
-		l.alarms.Set(f, time.Time{}, 0)
 		return
 	}
 	l.alarms.Set(f, time.Time{}, 0)
+	if until == nil || l.byName[f.Lane].isBreakerPause(c.value.Hold) && f.Control == statefs.LanePaused {
+		return
+	}
 	gone, err := l.owner.Lanes.Expire(f, c.value)
 	switch {
 	case err != nil:

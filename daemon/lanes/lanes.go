@@ -111,8 +111,8 @@ type Lanes struct {
 	// its close changes.
 	reopened chan struct{}
 
-	rotation     envRotation
-	startHistory *startHistory
+	rotation envRotation
+	starts   startHistory
 }
 
 // lane is the state of one lane, or of AllLanes.
@@ -160,13 +160,11 @@ func New(c Config) (*Lanes, error) {
 	l.closed.Store(&map[string]statefs.LaneHold{})
 	l.paused.Store(&map[string]statefs.LaneHold{})
 	l.reopened = make(chan struct{}, 1)
-	l.rotation, l.startHistory = newEnvRotation(&c), newStartHistory(&c)
+	l.rotation.last = make(map[string]uint64)
 	if err := l.open(); err != nil {
 		return nil, err
 	}
-	for name, starts := range l.startHistory.lanes {
-		c.Queue.RestoreStarts(name, starts.times)
-	}
+	l.restoreStarts()
 	return l, nil
 }
 

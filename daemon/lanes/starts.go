@@ -1,7 +1,6 @@
 package lanes
 
 import (
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -12,11 +11,8 @@ import (
 // startHistory records the start times of lanes with a rate limit, so that a restart does not let
 // them exceed it. Such lanes start rarely; other lanes record nothing.
 type startHistory struct {
-	owner  *statefs.Owner
-	logger *slog.Logger
-
 	mu    sync.Mutex
-	lanes map[string]*laneStarts // the map never changes after newStartHistory
+	lanes map[string]*laneStarts // the map never changes after restoreStarts
 }
 
 // laneStarts are the last starts of a lane.
@@ -31,9 +27,11 @@ type laneStarts struct {
 // start if limit is no larger. So the bytes written per start stay at a few KiB.
 const historyWrites = 64
 
-func newStartHistory(c *Config) *startHistory {
-	s := &startHistory{owner: c.Owner, logger: c.Logger, lanes: make(map[string]*laneStarts)}
-	for name, set := range c.Lanes {
+// restoreStarts reads the starts of earlier daemons and gives them to the queue.
+func (l *Lanes) restoreStarts() {
+	l.starts.lanes = make(map[string]*laneStarts)
+	for name, lane := range l.byName {
+		set := lane.config
 		most := max(set.Starts, 0)
 		if set.Gap > 0 {
 			most = max(most, 1)
@@ -42,61 +40,56 @@ func newStartHistory(c *Config) *startHistory {
 			continue
 		}
 		most = min(most, statefs.MaxLaneTimes)
-		times := c.Owner.Lanes.Times(name, statefs.LaneStarts)
-		s.lanes[name] = &laneStarts{
+		times := l.owner.Lanes.Times(name, statefs.LaneStarts)
+		starts := &laneStarts{
 			times: times[max(0, len(times)-most):], limit: most,
 			writeEvery: (most + historyWrites - 1) / historyWrites,
 		}
+		l.starts.lanes[name] = starts
+		l.queue.RestoreStarts(name, starts.times)
 	}
-	return s
 }
 
 // HasStart reports whether a start is recorded, which the queue then counts already.
-func (l *Lanes) HasStart(lane string, at time.Time) bool { return l.startHistory.has(lane, at) }
-
-func (s *startHistory) has(lane string, at time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := s.lanes[lane]
-	return l != nil && slices.ContainsFunc(l.times, at.Equal)
+func (l *Lanes) HasStart(lane string, at time.Time) bool {
+	l.starts.mu.Lock()
+	defer l.starts.mu.Unlock()
+	s := l.starts.lanes[lane]
+	return s != nil && slices.ContainsFunc(s.times, at.Equal)
 }
 
 // Started records a start before its work begins: a start that then fails counts too.
-func (l *Lanes) Started(lane string, at time.Time) { l.startHistory.add(lane, at) }
-
-func (s *startHistory) add(lane string, at time.Time) {
-	l := s.lanes[lane]
-	if l == nil {
+func (l *Lanes) Started(lane string, at time.Time) {
+	s := l.starts.lanes[lane]
+	if s == nil {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(l.times) >= 2*l.limit { // not on each start, which would move all times each time
-		l.times = slices.Delete(l.times, 0, len(l.times)-l.limit)
+	l.starts.mu.Lock()
+	defer l.starts.mu.Unlock()
+	if len(s.times) >= 2*s.limit { // not on each start, which would move all times each time
+		s.times = slices.Delete(s.times, 0, len(s.times)-s.limit)
 	}
-	l.times = append(l.times, at)
-	if l.unwritten++; l.unwritten >= l.writeEvery {
-		s.writeLocked(lane, l)
+	s.times = append(s.times, at)
+	if s.unwritten++; s.unwritten >= s.writeEvery {
+		l.writeStartsLocked(lane, s)
 	}
 }
 
 // SaveStarts writes the starts that are not written yet.
-func (l *Lanes) SaveStarts() { l.startHistory.save() }
-
-func (s *startHistory) save() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for name, l := range s.lanes {
-		if l.unwritten > 0 {
-			s.writeLocked(name, l)
+func (l *Lanes) SaveStarts() {
+	l.starts.mu.Lock()
+	defer l.starts.mu.Unlock()
+	for name, s := range l.starts.lanes {
+		if s.unwritten > 0 {
+			l.writeStartsLocked(name, s)
 		}
 	}
 }
 
-func (s *startHistory) writeLocked(lane string, l *laneStarts) {
-	l.unwritten = 0
-	if err := s.owner.Lanes.SetTimes(lane, statefs.LaneStarts, l.times[max(0, len(l.times)-l.limit):]); err != nil {
-		s.logger.Warn("starts of a lane not recorded; after a restart it may exceed its rate",
+func (l *Lanes) writeStartsLocked(lane string, s *laneStarts) {
+	s.unwritten = 0
+	if err := l.owner.Lanes.SetTimes(lane, statefs.LaneStarts, s.times[max(0, len(s.times)-s.limit):]); err != nil {
+		l.logger.Warn("starts of a lane not recorded; after a restart it may exceed its rate",
 			"lane", lane, "error", err)
 	}
 }
