@@ -49,32 +49,16 @@ func newInbox(c *Config) *inbox {
 	}
 }
 
-// run runs until ctx ends, once the daemon is ready. Submissions that still wait are left to the next daemon.
+// run runs until ctx ends. Submissions that still wait are left to the next daemon.
 func (in *inbox) run(ctx context.Context) {
-	select {
-	case <-in.config.Ready:
-	case <-ctx.Done():
-		return
-	}
 	for ctx.Err() == nil {
 		if err := in.watch(ctx); err != nil {
 			in.config.Logger.Warn("watching new/ again", "error", err)
 		}
-		if !sleepFor(ctx, retryInterval) {
-			return
+		select {
+		case <-time.After(retryInterval):
+		case <-ctx.Done():
 		}
-	}
-}
-
-// sleepFor waits, and reports whether the time passed before ctx ended.
-func sleepFor(ctx context.Context, wait time.Duration) bool {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 
@@ -103,7 +87,6 @@ func (in *inbox) watch(ctx context.Context) error {
 	check := time.NewTicker(in.config.Interval)
 	defer check.Stop()
 	for {
-		timer := in.timer()
 		select {
 		case <-dir.Ready():
 			names, rescan := dir.Take()
@@ -115,7 +98,7 @@ func (in *inbox) watch(ctx context.Context) error {
 			if rescan {
 				err = errors.Join(dir.Check(), in.scan(ctx))
 			}
-		case <-timer.C:
+		case <-time.After(in.nextTry()):
 			in.submitAll(ctx, in.due(time.Now()))
 		case <-in.config.Reopened:
 			in.submitAll(ctx, slices.Sorted(maps.Keys(in.heldFor)))
@@ -124,23 +107,21 @@ func (in *inbox) watch(ctx context.Context) error {
 		case err = <-ended:
 			ended <- err
 		case <-ctx.Done():
-			timer.Stop()
 			return nil
 		}
-		timer.Stop()
 		if err != nil {
 			return err
 		}
 	}
 }
 
-// timer returns a timer that fires at the earliest retryAt.
-func (in *inbox) timer() *time.Timer {
+// nextTry returns the time until the earliest retryAt.
+func (in *inbox) nextTry() time.Duration {
 	next := time.Hour
 	for _, at := range in.retryAt {
 		next = min(next, time.Until(at))
 	}
-	return time.NewTimer(max(next, 0))
+	return next
 }
 
 func (in *inbox) due(now time.Time) []string {
@@ -171,17 +152,21 @@ func (in *inbox) submitAll(ctx context.Context, names []string) {
 	var mu sync.Mutex // guards the maps of in
 	var all sync.WaitGroup
 	slots := make(chan struct{}, maxSubmissions)
-	turns := &submitTurns{lastOfKey: make(map[string]chan struct{})}
-	for i, name := range names {
+	registered, lastOfKey := make(chan struct{}), make(map[string]<-chan struct{})
+	close(registered) // nothing precedes the first
+	for _, name := range names {
 		select {
 		case slots <- struct{}{}:
 		case <-ctx.Done():
 			all.Wait()
 			return
 		}
+		turn := &submitTurn{
+			previous: registered, registered: make(chan struct{}), done: make(chan struct{}), lastOfKey: lastOfKey,
+		}
+		registered = turn.registered
 		all.Go(func() {
 			defer func() { <-slots }()
-			turn := &submitTurn{turns: turns, number: i}
 			again, err := in.handleSubmission(ctx, name, turn)
 			turn.end()
 			mu.Lock()
@@ -234,11 +219,10 @@ func busyKind(busy *submit.BusyError) string {
 // handleSubmission carries out one submission as far as possible now. again is the delay before the
 // next try, 0 for none. err is the reason, where it is worth a log line.
 func (in *inbox) handleSubmission(ctx context.Context, name string, turn *submitTurn) (again time.Duration, err error) {
-	err = in.takeSubmission(name)
-	var unfinished *unfinishedError
+	again, err = in.takeSubmission(name)
 	switch {
-	case errors.As(err, &unfinished):
-		return unfinished.wait, nil
+	case again > 0:
+		return again, nil
 	case errors.Is(err, fs.ErrExist):
 		again = statefs.QuietPeriod // an earlier file of the same name comes first
 	case err != nil:
@@ -266,32 +250,27 @@ func (in *inbox) handleSubmission(ctx context.Context, name string, turn *submit
 	return again, nil
 }
 
-// unfinishedError means that a file may still be written.
-type unfinishedError struct{ wait time.Duration }
-
-func (*unfinishedError) Error() string { return "the file may still be written" }
-
-// takeSubmission moves a complete submission to taken/, where no program writes it. It returns nil
-// if there is no file in new/: an earlier one of that name may still be in taken/.
-func (in *inbox) takeSubmission(name string) error {
+// takeSubmission moves a complete submission to taken/, where no program writes it. Of a file that may still be
+// written, it returns how long to wait. It does nothing if there is no file in new/: an earlier one of that name may
+// still be in taken/.
+func (in *inbox) takeSubmission(name string) (wait time.Duration, err error) {
 	data, written, err := in.config.Owner.Inbox.Peek(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return 0, nil
 	}
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if !json.Valid(data) {
 		// A modification time more than an hour in the future comes from another clock.
 		if age := time.Since(written); age > -time.Hour && age < statefs.QuietPeriod {
-			return &unfinishedError{max(statefs.QuietPeriod-age, time.Millisecond)}
+			return max(statefs.QuietPeriod-age, time.Millisecond), nil
 		}
 	}
-	err = in.config.Owner.Inbox.Take(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	if err = in.config.Owner.Inbox.Take(name); errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
 	}
-	return err
+	return 0, err
 }
 
 // submitData submits the requests in the data of a file.

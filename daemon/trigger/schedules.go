@@ -1,11 +1,14 @@
 package trigger
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -13,7 +16,6 @@ import (
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/catalog/schedule"
 	"github.com/jobdir/jobdir/daemon/alarm"
-	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs/api"
 	"github.com/jobdir/jobdir/statefs/files"
 )
@@ -28,7 +30,6 @@ import (
 // new slots. It finds submitted operations by their key, so the next slot knows its predecessor.
 type scheduler struct {
 	config *Config
-	intake *submit.Intake
 	alarms *alarm.Alarms[string] // by endpoint name
 	wake   chan struct{}
 
@@ -66,22 +67,20 @@ const scheduleVersion = 1
 
 func newScheduler(c *Config) *scheduler {
 	s := &scheduler{
-		config: c, intake: c.Intake, wake: make(chan struct{}, 1), jobs: make(map[string]*scheduled),
+		config: c, wake: make(chan struct{}, 1), jobs: make(map[string]*scheduled),
 		pending: make(map[string]bool),
 	}
-	s.alarms = alarm.New(c.Owner.Now, c.Uptime, s.enqueue)
+	s.alarms = alarm.New(c.Owner.Now, c.Uptime, func(endpoint string) { s.enqueue(endpoint) })
 	s.alarms.OnClockSet = s.enqueueAll
-	if s.intake == nil {
-		s.intake = submit.NewIntake(submit.Config{Tree: c.Owner.Tree})
-		s.intake.Ready()
-	}
 	return s
 }
 
-// enqueue requests a reconcile of the schedule of a job. It never blocks.
-func (s *scheduler) enqueue(endpoint string) {
+// enqueue requests a reconcile of the schedules of jobs. It never blocks.
+func (s *scheduler) enqueue(endpoints ...string) {
 	s.mu.Lock()
-	s.pending[endpoint] = true
+	for _, endpoint := range endpoints {
+		s.pending[endpoint] = true
+	}
 	s.mu.Unlock()
 	select {
 	case s.wake <- struct{}{}:
@@ -96,37 +95,23 @@ const straySchedules = ""
 // again.
 func (s *scheduler) enqueueAll() {
 	s.mu.Lock()
-	for endpoint := range s.jobs {
-		s.pending[endpoint] = true
-	}
-	s.pending[straySchedules] = true
+	all := slices.Collect(maps.Keys(s.jobs))
 	s.mu.Unlock()
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	s.enqueue(append(all, straySchedules)...)
 }
 
-// run starts jobs by their schedules until ctx ends, once the daemon is ready.
+// run starts jobs by their schedules until ctx ends.
 func (s *scheduler) run(ctx context.Context) {
-	select {
-	case <-s.config.Ready:
-	case <-ctx.Done():
-		return
-	}
-	for {
+	for ctx.Err() == nil {
 		changed := s.config.Catalog.Changed()
 		s.loadSchedules()
 		s.logStrayFiles()
-		if !s.serve(ctx, changed) {
-			return
-		}
+		s.serve(ctx, changed)
 	}
 }
 
-// serve reconciles the enqueued schedules until the jobs change. It returns false when ctx has
-// ended.
-func (s *scheduler) serve(ctx context.Context, changed <-chan struct{}) bool {
+// serve reconciles the enqueued schedules until the jobs change or ctx ends.
+func (s *scheduler) serve(ctx context.Context, changed <-chan struct{}) {
 	for {
 		s.mu.Lock()
 		wanted := s.pending
@@ -142,9 +127,9 @@ func (s *scheduler) serve(ctx context.Context, changed <-chan struct{}) bool {
 		select {
 		case <-s.wake:
 		case <-changed:
-			return true
+			return
 		case <-ctx.Done():
-			return false
+			return
 		}
 	}
 }
@@ -158,10 +143,7 @@ func (s *scheduler) loadSchedules() {
 		}
 		endpoint := def.Endpoint()
 		there[endpoint] = true
-		s.mu.Lock()
-		known := s.jobs[endpoint]
-		s.mu.Unlock()
-		if known != nil && known.def == def {
+		if known := s.jobs[endpoint]; known != nil && known.def == def { // only this goroutine changes jobs
 			continue
 		}
 		kept, err := s.loadState(def)
@@ -242,9 +224,7 @@ func (s *scheduler) writeState(def *catalog.Definition, kept scheduleState) erro
 
 // reconcile fires the due slots of a schedule, and sets the alarm for the next one.
 func (s *scheduler) reconcile(ctx context.Context, endpoint string) {
-	s.mu.Lock()
-	job := s.jobs[endpoint]
-	s.mu.Unlock()
+	job := s.jobs[endpoint] // only this goroutine changes jobs
 	if job == nil || s.config.Stopping() {
 		return // what is due now is for the next daemon
 	}
@@ -326,7 +306,7 @@ func (t *Trigger) Schedules() ([]api.Schedule, error) {
 			return nil, err
 		}
 		status := api.Schedule{
-			Job: def.Address(), Cron: sch.Spec.Cron(), Timezone: zoneName(sch.Spec.Timezone()), Jitter: sch.Jitter.Seconds(),
+			Job: def.Address(), Cron: sch.Spec.Cron(), Timezone: cmp.Or(sch.Spec.Timezone(), "UTC"), Jitter: sch.Jitter.Seconds(),
 			Overlap: string(sch.Overlap), Missed: string(sch.Missed), Enabled: enabled,
 		}
 		s.mu.Lock()
@@ -343,11 +323,4 @@ func (t *Trigger) Schedules() ([]api.Schedule, error) {
 		all = append(all, status)
 	}
 	return all, nil
-}
-
-func zoneName(name string) string {
-	if name == "" {
-		return "UTC"
-	}
-	return name
 }

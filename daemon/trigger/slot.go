@@ -50,7 +50,7 @@ func (s *scheduler) fireSlots(ctx context.Context, job *scheduled) error {
 func (s *scheduler) resume(ctx context.Context, job *scheduled) error {
 	kept := job.state
 	for _, slot := range kept.Firing.Slots {
-		made, err := s.intake.FindByKey(ctx, slotKey(job.def.Address(), slot), kept.Firing.At)
+		made, err := s.config.Intake.FindByKey(ctx, slotKey(job.def.Address(), slot), kept.Firing.At)
 		if err != nil {
 			return err
 		}
@@ -95,7 +95,7 @@ func (s *scheduler) start(ctx context.Context, def *catalog.Definition, last str
 		at := slot.Add(delay)
 		options.NotBefore = &at
 	}
-	outcomes, err := s.intake.Submit(ctx, submit.Request{
+	outcomes, err := s.config.Intake.Submit(ctx, submit.Request{
 		Definition: def, Params: def.Schedule.Params, Options: options, By: byScheduleName, ForceNew: true,
 	})
 	if err != nil {

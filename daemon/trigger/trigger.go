@@ -27,9 +27,8 @@ import (
 
 // Config is what a Trigger works with.
 type Config struct {
-	Owner   *statefs.Owner
-	Catalog *catalog.Catalog
-	// Intake takes the submits. If it is nil, new/ is left alone, and schedules have an intake of their own.
+	Owner    *statefs.Owner
+	Catalog  *catalog.Catalog
 	Intake   *submit.Intake
 	Logger   *slog.Logger
 	Watch    watch.Options
@@ -54,15 +53,18 @@ func New(c Config) *Trigger {
 	return t
 }
 
-// Run submits until ctx ends.
+// Run submits until ctx ends, once the daemon is ready.
 func (t *Trigger) Run(ctx context.Context) {
 	var parts sync.WaitGroup
+	defer parts.Wait()
 	parts.Go(func() { t.scheduler.alarms.Run(ctx, t.config.Logger) })
-	parts.Go(func() { t.scheduler.run(ctx) })
-	if t.config.Intake != nil {
-		parts.Go(func() { newInbox(&t.config).run(ctx) })
+	select {
+	case <-t.config.Ready:
+	case <-ctx.Done():
+		return
 	}
-	parts.Wait()
+	parts.Go(func() { t.scheduler.run(ctx) })
+	parts.Go(func() { newInbox(&t.config).run(ctx) })
 }
 
 // CheckClock compares all schedules with the clock, which may have been set.
