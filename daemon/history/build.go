@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
@@ -47,7 +48,7 @@ func (s *Store) readAll(ctx context.Context) (count int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	s.beginBuild(len(days))
+	s.progress(func(p *buildProgress) { *p = buildProgress{began: time.Now(), days: len(days), daysLeft: len(days)} })
 	for _, day := range days {
 		files, err := s.owner.ListDay(day)
 		if err != nil {
@@ -58,24 +59,22 @@ func (s *Store) readAll(ctx context.Context) (count int, err error) {
 				return count, err
 			}
 		}
-		for len(files.Records) > 0 {
-			some := files.Records[:min(len(files.Records), buildBatch)]
-			files.Records = files.Records[len(some):]
+		for some := range slices.Chunk(files.Records, buildBatch) {
 			n, err := s.readSome(ctx, some)
 			count += n
 			if err != nil {
 				return count, err
 			}
-			s.addBuildProgress(n, false)
+			s.progress(func(p *buildProgress) { p.records += n })
 		}
-		s.addBuildProgress(0, true)
+		s.progress(func(p *buildProgress) { p.daysLeft-- })
 	}
 	return count, nil
 }
 
 func (s *Store) readSome(ctx context.Context, ids []statefs.ID) (count int, err error) {
 	var rows []Row
-	var numbers []change
+	var numbers []uint64
 	var unread []statefs.ID
 	for _, id := range ids {
 		if ctx.Err() != nil {
@@ -105,11 +104,9 @@ func (s *Store) readSome(ctx context.Context, ids []statefs.ID) (count int, err 
 			if err := s.NumberOld(rec); err != nil {
 				return 0, err
 			}
-			numbers = append(numbers, change{number: rec.FinishedSeq})
+			numbers = append(numbers, rec.FinishedSeq)
 		}
-		row := RowOf(rec)
-		row.Bytes = s.owner.Footprint(rec)
-		rows = append(rows, row)
+		rows = append(rows, s.endedRow(rec))
 		count++
 	}
 	err = s.do(ctx, change{apply: func(x index) error {
@@ -125,7 +122,7 @@ func (s *Store) readSome(ctx context.Context, ids []statefs.ID) (count int, err 
 		}
 		return nil
 	}})
-	s.numbers.publishBatch(numbers)
+	s.numbers.resolve(numbers...)
 	return count, err
 }
 

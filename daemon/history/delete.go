@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
@@ -85,9 +84,7 @@ func (g *Guards) reasonToKeep(x index, r *Row, those map[statefs.ID]bool) string
 		}
 		return fmt.Sprintf("operation '%s', which lives, %s", ref.By, does)
 	}
-	key := keyOf(r.ID)
-	cursor := x.referred.Cursor()
-	for at, by := cursor.Seek(key); at != nil && strings.HasPrefix(string(at), string(key)); at, by = cursor.Next() {
+	for _, by := range withPrefix(x.referred, keyOf(r.ID)) {
 		if id, err := statefs.ParseID(string(by)); err != nil || !those[id] {
 			return fmt.Sprintf("operation '%s' retries it", by)
 		}
@@ -101,12 +98,21 @@ func (s *Store) Delete(ctx context.Context, id statefs.ID, guards Guards, now ti
 	if err := s.awaitApplied(ctx); err != nil {
 		return err
 	}
+	var refused error
 	err := s.do(ctx, change{apply: func(x index) error {
+		refused = nil
 		r, there, err := x.find(id)
-		if err != nil || !there {
+		if err != nil {
 			return err
 		}
+		if !there {
+			if x.deleting.Get(keyOf(id)) == nil {
+				refused = ErrUnknown
+			}
+			return nil
+		}
 		if reason := guards.reasonToKeep(x, &r, nil); reason != "" {
+			refused = &HeldError{id, reason}
 			return nil
 		}
 		return x.scheduleDeletion(id, now, s.deletedIDRetention)
@@ -114,21 +120,8 @@ func (s *Store) Delete(ctx context.Context, id statefs.ID, guards Guards, now ti
 	if err != nil {
 		return err
 	}
-	var refused error
-	err = s.view(func(x index) error {
-		r, there, err := x.find(id)
-		switch {
-		case err != nil:
-			return err
-		case there:
-			refused = &HeldError{id, guards.reasonToKeep(x, &r, nil)}
-		case x.deleting.Get(keyOf(id)) == nil:
-			refused = ErrUnknown
-		}
-		return nil
-	})
-	if err := errors.Join(err, refused); err != nil {
-		return err
+	if refused != nil {
+		return refused
 	}
 	return s.deleteFiles(ctx, []statefs.ID{id})
 }
@@ -198,16 +191,8 @@ func (s *Store) deleteOfDay(day string, ids []statefs.ID) error {
 
 // Resume continues deletions that a crash cut off.
 func (s *Store) Resume(ctx context.Context) error {
-	ids, err := s.pendingDeletions()
-	if err != nil || len(ids) == 0 {
-		return err
-	}
-	return s.deleteFiles(ctx, ids)
-}
-
-// pendingDeletions returns the operations whose deletion was cut off.
-func (s *Store) pendingDeletions() (ids []statefs.ID, err error) {
-	err = s.view(func(x index) error {
+	var ids []statefs.ID
+	err := s.view(func(x index) error {
 		return x.deleting.ForEach(func(_, value []byte) error {
 			if id, err := statefs.ParseID(string(value)); err == nil {
 				ids = append(ids, id)
@@ -215,7 +200,10 @@ func (s *Store) pendingDeletions() (ids []statefs.ID, err error) {
 			return nil
 		})
 	})
-	return ids, err
+	if err != nil {
+		return err
+	}
+	return s.deleteFiles(ctx, ids)
 }
 
 // Pin protects an ended operation from deletion, or ends the protection. The error is ErrUnknown
@@ -238,7 +226,5 @@ func (s *Store) Pin(ctx context.Context, id statefs.ID, pinned bool) error {
 	if err := s.owner.AmendRecord(rec); err != nil {
 		return err
 	}
-	row := RowOf(rec)
-	row.Bytes = s.owner.Footprint(rec)
-	return s.do(ctx, change{apply: func(x index) error { return x.put(&row) }, mustSucceed: true})
+	return s.do(ctx, put(s.endedRow(rec)))
 }

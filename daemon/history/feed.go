@@ -2,7 +2,7 @@ package history
 
 import (
 	"context"
-	"strconv"
+	"fmt"
 	"sync"
 
 	"github.com/jobdir/jobdir/statefs"
@@ -53,18 +53,7 @@ func (s *Store) Number() (uint64, error) {
 // Unused returns a number that is in no record.
 func (s *Store) Unused(number uint64) { s.numbers.resolve(number) }
 
-func (n *feedNumbers) publishBatch(batch []change) {
-	var done []uint64
-	for i := range batch {
-		if batch[i].number != 0 {
-			done = append(done, batch[i].number)
-		}
-	}
-	if len(done) > 0 {
-		n.resolve(done...)
-	}
-}
-
+// resolve publishes numbers that are in the index or unused.
 func (n *feedNumbers) resolve(done ...uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -94,9 +83,8 @@ func (n *feedNumbers) upTo() (uint64, <-chan struct{}) {
 type BeyondError struct{ After, Last uint64 }
 
 func (e *BeyondError) Error() string {
-	return "the number " + strconv.FormatUint(e.After, 10) + " is higher than the last one, " +
-		strconv.FormatUint(e.Last, 10) +
-		": it is of another storage, or of a later state of this one; begin again with 0"
+	return fmt.Sprintf("the number %d is higher than the last one, %d: it is of another storage, "+
+		"or of a later state of this one; begin again with 0", e.After, e.Last)
 }
 
 // Finished returns at most limit rows with numbers higher than after, in ascending order, and the
@@ -131,11 +119,7 @@ func (s *Store) between(after, upTo uint64, limit int) (rows []Row, last uint64,
 				last = rows[limit-1].Number
 				return nil
 			}
-			parsed, err := Packed(value).parse()
-			if err != nil {
-				return err
-			}
-			row, err := parsed.row()
+			row, err := Packed(value).Unpack()
 			if err != nil {
 				return err
 			}

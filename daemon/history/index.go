@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"hash/fnv"
+	"iter"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -91,17 +92,18 @@ func (x index) put(r *Row) error {
 	if x.deleting.Get(key) != nil {
 		return nil // its record was read just before it was deleted
 	}
-	number := numberKey(r.Number)
 	sameTexts := false
 	if old := x.id.Get(key); old != nil {
-		before := x.rows.Get(old)
+		before := Packed(x.rows.Get(old))
 		if bytes.Equal(before, data) {
 			return nil
 		}
-		was, wasErr := Packed(before).parse()
-		is, isErr := data.parse()
-		sameTexts = wasErr == nil && isErr == nil && bytes.Equal(old, number) && is.sameTexts(&was)
-		if err := x.remove(key, bytes.Clone(old)); err != nil {
+		was, err := before.Unpack()
+		if err != nil {
+			return err
+		}
+		sameTexts = was.Number == r.Number && was.Params == r.Params && was.Code == r.Code && was.Message == r.Message
+		if err := x.remove(&was); err != nil {
 			return err
 		}
 	}
@@ -110,72 +112,55 @@ func (x index) put(r *Row) error {
 			return err
 		}
 	}
-	if err := x.tag(r, key, number, true); err != nil {
-		return err
-	}
-	for _, entry := range []struct {
-		bucket     *bolt.Bucket
-		key, value []byte
-	}{
-		{x.rows, number, data},
-		{x.id, key, number},
-		{x.created, timeKey(nanos(r.Created), key), number},
-		{x.updated, timeKey(nanos(r.Updated), key), number},
-	} {
-		if err := entry.bucket.Put(entry.key, entry.value); err != nil {
-			return err
-		}
-	}
-	if !r.RetryOf.IsZero() {
-		if err := x.referred.Put(append(keyOf(r.RetryOf), key...), []byte(r.ID.String())); err != nil {
+	for _, e := range x.entries(r, data) {
+		if err := e.bucket.Put(e.key, e.value); err != nil {
 			return err
 		}
 	}
 	return x.updateCounters(r, 1)
 }
 
-// remove removes a row, but not the rows of earlier stops.
-func (x index) remove(key, number []byte) error {
-	r, err := x.row(number)
-	if err != nil {
-		return err
-	}
-	for _, entry := range []struct {
-		bucket *bolt.Bucket
-		key    []byte
-	}{
-		{x.rows, number},
-		{x.id, key},
-		{x.created, timeKey(nanos(r.Created), key)},
-		{x.updated, timeKey(nanos(r.Updated), key)},
-	} {
-		if err := entry.bucket.Delete(entry.key); err != nil {
-			return err
-		}
+// entry is a key of a bucket with its value.
+type entry struct {
+	bucket     *bolt.Bucket
+	key, value []byte
+}
+
+// entries returns what the index has of a row, apart from counts and texts.
+func (x index) entries(r *Row, data Packed) []entry {
+	key, number := keyOf(r.ID), numberKey(r.Number)
+	all := []entry{
+		{x.rows, number, data},
+		{x.id, key, number},
+		{x.created, timeKey(nanos(r.Created), key), number},
+		{x.updated, timeKey(nanos(r.Updated), key), number},
 	}
 	if !r.RetryOf.IsZero() {
-		if err := x.referred.Delete(append(keyOf(r.RetryOf), key...)); err != nil {
+		all = append(all, entry{x.referred, append(keyOf(r.RetryOf), key...), []byte(r.ID.String())})
+	}
+	for _, tag := range r.Tags {
+		all = append(all, entry{x.tags, tagKey(tag, key), number})
+	}
+	return all
+}
+
+// remove removes a row, but not the rows of earlier stops.
+func (x index) remove(r *Row) error {
+	for _, e := range x.entries(r, nil) {
+		if err := e.bucket.Delete(e.key); err != nil {
 			return err
 		}
 	}
-	if err := x.tag(&r, key, nil, false); err != nil {
-		return err
-	}
-	return x.updateCounters(&r, -1)
+	return x.updateCounters(r, -1)
 }
 
 // removeAll removes an operation with all its rows in the feed.
 func (x index) removeAll(id statefs.ID) error {
-	key := keyOf(id)
-	number := bytes.Clone(x.id.Get(key))
-	if number == nil {
-		return nil
-	}
-	r, err := x.row(number)
-	if err != nil {
+	r, there, err := x.find(id)
+	if err != nil || !there {
 		return err
 	}
-	if err := x.remove(key, number); err != nil {
+	if err := x.remove(&r); err != nil {
 		return err
 	}
 	if err := x.dropSegment(r.Number); err != nil {
@@ -194,13 +179,10 @@ func (x index) removeAll(id statefs.ID) error {
 	return nil
 }
 
-func (x index) row(number []byte) (Row, error) {
-	parsed, err := Packed(x.rows.Get(number)).parse()
-	if err != nil {
-		return Row{}, err
-	}
-	return parsed.row()
-}
+func (x index) row(number []byte) (Row, error) { return Packed(x.rows.Get(number)).Unpack() }
+
+// has reports whether an operation with this key of its ID has ended.
+func (x index) has(id []byte) bool { return x.id.Get(id) != nil }
 
 // find returns the row of an ended operation, and false when the index has none.
 func (x index) find(id statefs.ID) (Row, bool, error) {
@@ -210,6 +192,17 @@ func (x index) find(id statefs.ID) (Row, bool, error) {
 	}
 	r, err := x.row(number)
 	return r, err == nil, err
+}
+
+// withPrefix ranges over the keys of a bucket that begin with prefix, and their values.
+func withPrefix(bucket *bolt.Bucket, prefix []byte) iter.Seq2[[]byte, []byte] {
+	return func(yield func([]byte, []byte) bool) {
+		cursor := bucket.Cursor()
+		key, value := cursor.Seek(prefix)
+		for key != nil && bytes.HasPrefix(key, prefix) && yield(key, value) {
+			key, value = cursor.Next()
+		}
+	}
 }
 
 // last returns the highest number in the index.

@@ -2,6 +2,7 @@ package history
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"slices"
 
@@ -68,8 +69,8 @@ func (s *Store) listOnce(ctx context.Context, f *filter, live *LiveView, more in
 	seen := live.snapshot(f, wanted+more)
 	defer seen.close(live.Index)
 	if wantsLiveOnly(f.Query) {
-		living, total, _ := seen.resolve(f, live, nil, wanted)
-		page, err = pageOf(f, nil, living, total, true)
+		living, totals, _ := seen.resolve(f, live, nil, wanted)
+		page, err = pageOf(f, nil, living, max(sumOf(totals), 0), true)
 		return page, true, err
 	}
 	if err := s.awaitApplied(ctx); err != nil {
@@ -77,7 +78,7 @@ func (s *Store) listOnce(ctx context.Context, f *filter, live *LiveView, more in
 	}
 	err = s.view(func(x index) error {
 		list := indexQuery{ctx: ctx, index: x, filter: f}
-		living, lives, all := seen.resolve(f, live, func(id []byte) bool { return x.id.Get(id) != nil }, wanted)
+		living, totals, all := seen.resolve(f, live, x.has, wanted)
 		list.plan()
 		list.narrow()
 		total, exact := list.total()
@@ -89,7 +90,7 @@ func (s *Store) listOnce(ctx context.Context, f *filter, live *LiveView, more in
 			return list.err
 		}
 		enough = all
-		page, err = pageOf(f, ended, living, lives+total, exact)
+		page, err = pageOf(f, ended, living, max(sumOf(totals), 0)+total, exact)
 		return err
 	})
 	return page, enough, err
@@ -101,24 +102,6 @@ func wantsLiveOnly(q *Query) bool {
 		return false
 	}
 	return !slices.ContainsFunc(q.Statuses, statefs.State.Terminal)
-}
-
-// liveMatches returns the matching live operations that are not in the index. ended reports whether
-// an operation is in the index; nil means that none is.
-func liveMatches(f *filter, live []Packed, ended func(id []byte) bool) []match {
-	var out []match
-	for _, data := range live {
-		r, err := data.parse()
-		if err != nil || !f.matches(&r) {
-			continue
-		}
-		key := idKey(r.id, sequenceOf(r.id))
-		if ended != nil && ended(key) {
-			continue
-		}
-		out = append(out, match{timeKey(f.sortTime(&r), key), data, true})
-	}
-	return out
 }
 
 func newestFirst(matches []match) {
@@ -143,27 +126,16 @@ func pageOf(f *filter, ended, living []match, total int, exact bool) (Page, erro
 	newestFirst(all)
 	all = all[min(f.Offset, len(all)):]
 	for _, m := range all[:min(f.Limit, len(all))] {
-		r, err := m.data.parse()
-		if err != nil {
-			return page, err
-		}
-		row, err := r.row()
+		row, err := m.data.Unpack()
 		if err != nil {
 			return page, err
 		}
 		page.Entries = append(page.Entries, Entry{row, m.live})
 	}
 	if len(all) > f.Limit && f.Limit > 0 {
-		page.Next = &Cursor{f.sort(), bytes.Clone(all[f.Limit-1].key)}
+		page.Next = &Cursor{cmp.Or(f.Sort, ByCreated), bytes.Clone(all[f.Limit-1].key)}
 	}
 	return page, nil
-}
-
-func (f *filter) sort() Sort {
-	if f.Sort == ByUpdated {
-		return ByUpdated
-	}
-	return ByCreated
 }
 
 // indexQuery answers one query from the index.
@@ -187,25 +159,21 @@ type span struct{ from, to int64 }
 // plan reads the counts: it sums the complete matches, and finds the spans to search for the
 // rest.
 func (l *indexQuery) plan() {
-	type fitting struct {
-		day string
-		counters
-	}
-	var all []fitting
+	matching := make(map[string]int) // by day
 	l.partly = make(map[string]bool)
 	l.err = l.eachCounters(func(d dimensions, c counters) {
 		if !l.matchesDimensions(d) || l.since != 0 && c.maxCreated < l.since || l.until != 0 && c.minCreated >= l.until {
 			return
 		}
-		all = append(all, fitting{string(d.day), c})
+		matching[string(d.day)] += int(c.n)
 		l.spans = append(l.spans, span{c.minCreated, c.maxCreated})
 		if !l.matchesTimes(c.minCreated) || !l.matchesTimes(c.maxCreated) {
 			l.partly[string(d.day)] = true
 		}
 	})
-	for _, c := range all {
-		if !l.partly[c.day] {
-			l.sum += int(c.n)
+	for day, n := range matching {
+		if !l.partly[day] {
+			l.sum += n
 		}
 	}
 	l.spans = merge(l.spans)
@@ -213,7 +181,7 @@ func (l *indexQuery) plan() {
 
 // merge joins overlapping spans and sorts them, the newest first.
 func merge(spans []span) []span {
-	slices.SortFunc(spans, func(a, b span) int { return -cmpSpan(a, b) })
+	slices.SortFunc(spans, func(a, b span) int { return cmp.Or(cmp.Compare(b.to, a.to), cmp.Compare(b.from, a.from)) })
 	var out []span
 	for _, s := range spans {
 		if n := len(out); n > 0 && s.to >= out[n-1].from {
@@ -223,23 +191,6 @@ func merge(spans []span) []span {
 		out = append(out, s)
 	}
 	return out
-}
-
-func cmpSpan(a, b span) int {
-	switch {
-	case a.to != b.to:
-		return sign(a.to > b.to)
-	case a.from != b.from:
-		return sign(a.from > b.from)
-	}
-	return 0
-}
-
-func sign(greater bool) int {
-	if greater {
-		return 1
-	}
-	return -1
 }
 
 // narrow finds all matches through the index of tags or texts, unless there may be more than
@@ -263,7 +214,7 @@ func (l *indexQuery) narrow() {
 			return
 		}
 		if r.flags&flagNeedsPerson == 0 && l.matches(&r) {
-			l.few = append(l.few, match{key: timeKey(l.sortTime(&r), idKey(r.id, sequenceOf(r.id))), data: data})
+			l.few = append(l.few, match{key: timeKey(l.sortTime(&r), r.idKey()), data: data})
 		}
 	}
 	newestFirst(l.few)
@@ -298,14 +249,7 @@ func (l *indexQuery) total() (n int, exact bool) {
 		singly++
 		return true
 	}
-	switch {
-	case l.Number != 0:
-		l.numbered(one)
-	case l.updatedSince != 0:
-		l.walk(l.updated, timeKey(l.updatedSince, nil), nil, nil, one)
-	default:
-		l.walk(l.created, nil, l.spans, nil, one)
-	}
+	l.each(l.updatedSince != 0, nil, one)
 	return n + singly, exact
 }
 
@@ -328,33 +272,29 @@ func (l *indexQuery) collect() []match {
 		}
 		return out
 	}
-	if l.Number != 0 {
-		if l.After == nil { // nearly always there is only one
-			l.numbered(one)
-		}
-		return out
-	}
-	var after []byte
-	if l.After != nil {
-		after = l.After.key
-	}
-	if l.Sort == ByUpdated {
-		var least []byte
-		if l.updatedSince != 0 {
-			least = timeKey(l.updatedSince, nil)
-		}
-		l.walk(l.updated, least, nil, after, one)
-	} else {
-		l.walk(l.created, nil, l.spans, after, one)
-	}
+	l.each(l.Sort == ByUpdated, l.After, one)
 	return out
+}
+
+// each calls fn for the matches behind after, the newest first, until fn returns false.
+func (l *indexQuery) each(byUpdated bool, after *Cursor, fn func([]byte, Packed, *parsedRow) bool) {
+	switch {
+	case l.Number != 0:
+		if after == nil { // nearly always there is only one
+			l.numbered(fn)
+		}
+	case byUpdated && l.updatedSince != 0:
+		l.walk(l.updated, timeKey(l.updatedSince, nil), nil, after, fn)
+	case byUpdated:
+		l.walk(l.updated, nil, nil, after, fn)
+	default:
+		l.walk(l.created, nil, l.spans, after, fn)
+	}
 }
 
 // numbered calls fn for the matching rows whose ID has the number of the query.
 func (l *indexQuery) numbered(fn func([]byte, Packed, *parsedRow) bool) {
-	prefix := numberKey(l.Number)
-	cursor := l.id.Cursor()
-	for key, number := cursor.Seek(prefix); key != nil && bytes.HasPrefix(key, prefix); key, number = cursor.Next() {
+	for key, number := range withPrefix(l.id, numberKey(l.Number)) {
 		data := Packed(l.rows.Get(number))
 		r, err := data.parse()
 		if err != nil {
@@ -369,7 +309,7 @@ func (l *indexQuery) numbered(fn func([]byte, Packed, *parsedRow) bool) {
 
 // walk calls fn for the matching rows, the newest first, until fn returns false. It visits rows
 // behind after, not older than least and, unless spans is nil, in spans.
-func (l *indexQuery) walk(bucket *bolt.Bucket, least []byte, spans []span, after []byte,
+func (l *indexQuery) walk(bucket *bolt.Bucket, least []byte, spans []span, after *Cursor,
 	fn func([]byte, Packed, *parsedRow) bool,
 ) {
 	if bucket == l.created && len(spans) == 0 {
@@ -378,7 +318,7 @@ func (l *indexQuery) walk(bucket *bolt.Bucket, least []byte, spans []span, after
 	cursor := bucket.Cursor()
 	var key, number []byte
 	if after != nil {
-		key, number = before(cursor, after)
+		key, number = before(cursor, after.key)
 	} else {
 		key, number = cursor.Last()
 	}

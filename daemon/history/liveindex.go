@@ -165,22 +165,16 @@ func (l *LiveIndex) find(key []byte) (block, at int, has bool) {
 }
 
 func (l *LiveIndex) counter(r *parsedRow) *liveCount {
-	day := dayOf(r.id)
-	if c := l.counts[liveDimensions{
-		string(day), string(r.status), string(r.job), string(r.group), string(r.lane),
-		string(r.result),
-	}]; c != nil {
-		return c
+	of := liveDimensions{
+		string(dayOf(r.id)), string(r.status), string(r.job), string(r.group), string(r.lane), string(r.result),
 	}
-	c := &liveCount{liveDimensions: liveDimensions{
-		string(day), string(r.status), string(r.job), string(r.group),
-		string(r.lane), string(r.result),
-	}}
 	if l.counts == nil {
 		l.counts = make(map[liveDimensions]*liveCount)
 	}
-	l.counts[c.liveDimensions] = c
-	return c
+	if l.counts[of] == nil {
+		l.counts[of] = &liveCount{liveDimensions: of}
+	}
+	return l.counts[of]
 }
 
 func (l *LiveIndex) uncount(e liveRow) {

@@ -245,9 +245,9 @@ func TestEndsWhileAListIsMade(t *testing.T) {
 		}
 		must(t, r.awaitApplied(t.Context()))
 		must(t, r.view(func(x index) error {
-			got, total, _ := seen.resolve(f, lives, func(id []byte) bool { return x.id.Get(id) != nil }, q.Limit+1)
-			if want := n - turn - 50; total != want {
-				t.Errorf("turn %d: %d live, want %d", turn, total, want)
+			got, totals, _ := seen.resolve(f, lives, x.has, q.Limit+1)
+			if want := n - turn - 50; sumOf(totals) != want {
+				t.Errorf("turn %d: %v live, want %d", turn, totals, want)
 			}
 			for _, m := range got {
 				if x.id.Get(m.key[8:]) != nil {

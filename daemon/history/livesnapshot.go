@@ -22,11 +22,11 @@ type LiveView struct {
 
 // liveSnapshot is the state of a LiveIndex as one list sees it.
 type liveSnapshot struct {
-	total int     // how many match
-	found []match // matches behind the cursor, the newest first; as many as were wanted, or all
-	all   bool    // found has all of them
+	totals map[statefs.State]int // how many match, by status
+	found  []match               // matches behind the cursor, the newest first; at least as many as were wanted, or all
+	all    bool                  // found has all of them
 	// ending may be in the index. The first alreadyEnding of them ended before the snapshot and are
-	// not in total and found; the others have ended since.
+	// not in totals and found; the others have ended since.
 	ending        []liveRow
 	alreadyEnding int
 	hidden        map[liveKey]bool
@@ -45,7 +45,7 @@ func (v *LiveView) snapshot(f *filter, want int) *liveSnapshot {
 	l.register(g)
 	counted := f.counted() && f.since == 0 && f.until == 0
 	if counted {
-		g.total = s.sum(l)
+		s.sum(l)
 		if f.Sort != ByUpdated {
 			s.walk(l)
 			l.mu.Unlock()
@@ -57,19 +57,19 @@ func (v *LiveView) snapshot(f *filter, want int) *liveSnapshot {
 	l.mu.Unlock()
 	for i := range rows {
 		if r, err := rows[i].row.parse(); err == nil && s.matches(&r) {
-			s.total++
+			s.totals[rows[i].state()]++
 			s.offer(&rows[i])
 		}
 	}
-	s.sortBest()
+	newestFirst(s.found)
 	return g
 }
 
 // newSnapshot returns a snapshot that hides the rows that are not to be taken from the index.
 func (v *LiveView) newSnapshot() *liveSnapshot {
-	g := &liveSnapshot{hidden: make(map[liveKey]bool)}
+	g := &liveSnapshot{totals: make(map[statefs.State]int), hidden: make(map[liveKey]bool)}
 	for _, row := range slices.Concat(v.Rows, v.Hidden) {
-		if key, _, ok := keyOfRow(row); ok {
+		if key, ok := keyOfRow(row); ok {
 			g.hidden[key] = true
 		}
 	}
@@ -97,12 +97,12 @@ func (g *liveSnapshot) close(l *LiveIndex) []liveRow {
 	return g.ending
 }
 
-func keyOfRow(row Packed) (key liveKey, r parsedRow, ok bool) {
+func keyOfRow(row Packed) (key liveKey, ok bool) {
 	r, err := row.parse()
 	if err != nil {
-		return key, r, false
+		return key, false
 	}
-	return liveKey(timeKey(r.created, idKey(r.id, sequenceOf(r.id)))), r, true
+	return liveKey(timeKey(r.created, r.idKey())), true
 }
 
 // liveSearch is a snapshot under construction.
@@ -113,7 +113,6 @@ type liveSearch struct {
 	verdicts map[*liveCount]bool // whether rows of this count can match
 	last     *liveCount
 	verdict  bool
-	best     []liveRow // a heap, the oldest on top
 }
 
 // canMatch reports whether a row can match by its counted dimensions. Consecutive rows mostly share
@@ -137,23 +136,31 @@ func (s *liveSearch) needsParsing() bool {
 }
 
 // sum counts the matches by the counts alone.
-func (s *liveSearch) sum(l *LiveIndex) (total int) {
+func (s *liveSearch) sum(l *LiveIndex) {
 	for _, c := range l.counts {
 		if s.canMatch(c) {
-			total += c.n
+			s.totals[statefs.State(c.status)] += c.n
 		}
 	}
 	for key := range s.hidden {
 		if block, at, has := l.find(key[:]); has && s.canMatch(l.blocks[block][at].count) {
-			total--
+			s.totals[l.blocks[block][at].state()]--
 		}
 	}
-	return total
+}
+
+// sumOf returns how many match in all.
+func sumOf(totals map[statefs.State]int) (sum int) {
+	for _, n := range totals {
+		sum += n
+	}
+	return sum
 }
 
 // walk collects matches from the cursor to older rows, until there are enough.
 func (s *liveSearch) walk(l *LiveIndex) {
-	if s.total == 0 {
+	total := sumOf(s.totals)
+	if total == 0 {
 		s.all = true
 		return
 	}
@@ -177,7 +184,7 @@ func (s *liveSearch) walk(l *LiveIndex) {
 				return
 			}
 			s.found = append(s.found, match{bytes.Clone(e.key[:]), e.row, true})
-			if len(s.found) == s.total {
+			if len(s.found) == total {
 				s.all = true // there are no more
 				return
 			}
@@ -207,7 +214,7 @@ func (s *liveSearch) scan(l *LiveIndex, count bool) (rest []liveRow) {
 				rest = append(rest, *e)
 			default:
 				if count {
-					s.total++
+					s.totals[e.state()]++
 				}
 				s.offer(e)
 			}
@@ -216,87 +223,49 @@ func (s *liveSearch) scan(l *LiveIndex, count bool) (rest []liveRow) {
 	return rest
 }
 
+func (e *liveRow) state() statefs.State { return statefs.State(e.count.status) }
+
 // needsPerson reports whether the operation, or an optional step of it, waits for a person.
 func (e *liveRow) needsPerson() bool {
-	return statefs.State(e.count.status).NeedsPerson() || e.row[1]&flagOptionalNeedsPerson != 0
+	return e.state().NeedsPerson() || e.row[1]&flagOptionalNeedsPerson != 0
 }
 
-// offer keeps a match while it is among the newest behind the cursor.
+// offer keeps a match that may be among the newest behind the cursor.
 func (s *liveSearch) offer(e *liveRow) {
-	switch {
-	case !s.afterCursor(e):
-	case len(s.best) < s.want:
-		s.best = append(s.best, *e)
-		s.up(s.best, len(s.best)-1)
-	default:
-		s.all = false
-		if s.want > 0 && s.older(&s.best[0], e) {
-			s.best[0] = *e
-			s.down(s.best)
-		}
-	}
-}
-
-// sortBest appends best to found and sorts it.
-func (s *liveSearch) sortBest() {
-	for i := range s.best {
-		key := s.keyOf(&s.best[i])
-		s.found = append(s.found, match{key[:], s.best[i].row, true})
-	}
-	newestFirst(s.found)
-}
-
-// keyOf returns the key by which the list is sorted.
-func (s *liveSearch) keyOf(e *liveRow) liveKey {
-	if s.Sort != ByUpdated {
-		return e.key
-	}
 	key := e.key
-	binary.BigEndian.PutUint64(key[:8], uint64(e.updated)^1<<63)
-	return key
-}
-
-func (s *liveSearch) afterCursor(e *liveRow) bool {
-	key := s.keyOf(e)
-	return s.After == nil || bytes.Compare(key[:], s.After.key) < 0
-}
-
-func (s *liveSearch) older(a, b *liveRow) bool {
-	of, other := s.keyOf(a), s.keyOf(b)
-	return bytes.Compare(of[:], other[:]) < 0
-}
-
-func (s *liveSearch) up(heap []liveRow, i int) {
-	for i > 0 && s.older(&heap[i], &heap[(i-1)/2]) {
-		heap[i], heap[(i-1)/2] = heap[(i-1)/2], heap[i]
-		i = (i - 1) / 2
+	if s.Sort == ByUpdated {
+		binary.BigEndian.PutUint64(key[:8], uint64(e.updated)^1<<63)
+	}
+	if s.After != nil && bytes.Compare(key[:], s.After.key) >= 0 ||
+		!s.all && bytes.Compare(key[:], s.found[s.want-1].key) < 0 {
+		return
+	}
+	s.found = append(s.found, match{bytes.Clone(key[:]), e.row, true})
+	if len(s.found) == 2*s.want {
+		newestFirst(s.found)
+		s.found, s.all = slices.Delete(s.found, s.want, len(s.found)), false
 	}
 }
 
-func (s *liveSearch) down(heap []liveRow) {
-	for i := 0; ; {
-		least := i
-		for _, child := range [...]int{2*i + 1, 2*i + 2} {
-			if child < len(heap) && s.older(&heap[child], &heap[least]) {
-				least = child
-			}
-		}
-		if least == i {
-			return
-		}
-		heap[i], heap[least] = heap[least], heap[i]
-		i = least
-	}
-}
-
-// resolve returns the live matches that are not in the index, and the total of live matches. enough
+// resolve returns the live matches that are not in the index, and the totals of live matches by status. enough
 // is false when more operations have ended since than were collected beyond the page: then the list
-// has to be made again.
+// has to be made again. has reports whether an operation is in the index; nil means that none is.
 func (g *liveSnapshot) resolve(f *filter, v *LiveView, has func(id []byte) bool, page int) (living []match,
-	total int, enough bool,
+	totals map[statefs.State]int, enough bool,
 ) {
-	living = liveMatches(f, v.Rows, has)
-	total = g.total + len(living)
+	if has == nil {
+		has = func([]byte) bool { return false }
+	}
+	totals = maps.Clone(g.totals)
+	add := func(row Packed, r *parsedRow) {
+		totals[statefs.State(r.status)]++
+		living = append(living, match{timeKey(f.sortTime(r), r.idKey()), row, true})
+	}
+	for _, row := range v.Rows {
+		if r, err := row.parse(); err == nil && f.matches(&r) && !has(r.idKey()) {
+			add(row, &r)
+		}
+	}
 	ended := make(map[liveKey]bool)
 	for i, e := range g.close(v.Index) {
 		r, err := e.row.parse()
@@ -304,20 +273,19 @@ func (g *liveSnapshot) resolve(f *filter, v *LiveView, has func(id []byte) bool,
 			continue
 		}
 		ended[e.key] = true
-		switch gone := has != nil && has(e.key[8:]); {
+		switch gone := has(e.key[8:]); {
 		case i < g.alreadyEnding && !gone:
-			total++
-			living = append(living, match{timeKey(f.sortTime(&r), e.key[8:]), e.row, true})
+			add(e.row, &r)
 		case i >= g.alreadyEnding && gone:
-			total--
+			totals[e.state()]--
 		}
 	}
 	kept := 0
 	for _, m := range g.found {
-		if has == nil || !has(m.key[8:]) {
+		if !has(m.key[8:]) {
 			living = append(living, m)
 			kept++
 		}
 	}
-	return living, max(total, 0), g.all || kept >= page
+	return living, totals, g.all || kept >= page
 }

@@ -65,21 +65,11 @@ type buildProgress struct {
 	days, daysLeft int
 }
 
-// beginBuild records the start of a build.
-func (w *writer) beginBuild(days int) {
+// progress changes how far the index has been built.
+func (w *writer) progress(change func(*buildProgress)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.reading = buildProgress{began: time.Now(), days: days, daysLeft: days}
-}
-
-// addBuildProgress adds records, and perhaps a finished day, to the progress.
-func (w *writer) addBuildProgress(records int, wholeDay bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.reading.records += records
-	if wholeDay {
-		w.reading.daysLeft--
-	}
+	change(&w.reading)
 }
 
 // Ready returns nil when queries can be answered, and a *NotReadyError otherwise.

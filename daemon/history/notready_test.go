@@ -67,12 +67,17 @@ func TestBuildingSaysHowFarItIs(t *testing.T) {
 	}
 	days, err := r.owner.Days()
 	must(t, err)
-	store.beginBuild(len(days))
-	store.addBuildProgress(2, false)
+	store.progress(func(p *buildProgress) {
+		*p = buildProgress{began: time.Now(), days: len(days), daysLeft: len(days)}
+	})
+	store.progress(func(p *buildProgress) { p.records += 2 })
 	if e := notReady(); e.Records != 2 || e.Days != len(days) || e.Left != len(days) || e.Took <= 0 {
 		t.Errorf("in the first day: %+v", e)
 	}
-	store.addBuildProgress(1, true)
+	store.progress(func(p *buildProgress) {
+		p.records++
+		p.daysLeft--
+	})
 	if e := notReady(); e.Records != 3 || e.Left != len(days)-1 {
 		t.Errorf("after the first day: %+v", e)
 	}

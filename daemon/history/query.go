@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -101,7 +100,6 @@ type filter struct {
 	group, job                 []byte
 	since, until, updatedSince int64
 	text                       []byte
-	plain                      bool   // text is ASCII only
 	tag                        []byte // Tag as JSON
 }
 
@@ -110,7 +108,6 @@ func (q *Query) filter() *filter {
 		Query: q, group: []byte(q.Group), job: []byte(q.Job), since: nanos(q.Since), until: nanos(q.Until),
 		updatedSince: nanos(q.UpdatedSince), text: []byte(strings.ToLower(q.Text)),
 	}
-	f.plain = !slices.ContainsFunc(f.text, func(c byte) bool { return c >= utf8.RuneSelf })
 	f.tag, _ = json.Marshal(q.Tag) // encoding a string cannot fail
 	if group, job, ok := strings.Cut(q.Job, "/"); ok {
 		f.job = []byte(job)
@@ -161,36 +158,7 @@ func (f *filter) matches(r *parsedRow) bool {
 
 func (f *filter) matchesText(r *parsedRow) bool {
 	texts := r.texts()
-	return slices.ContainsFunc(texts[:], f.containsFold)
-}
-
-// containsFold reports whether text contains the query text, in any letter case. Most texts are
-// ASCII, for which nothing is copied.
-func (f *filter) containsFold(text []byte) bool {
-	if !f.plain || len(f.text) == 0 {
-		return bytes.Contains(bytes.ToLower(text), f.text)
-	}
-	for at := 0; at+len(f.text) <= len(text); at++ {
-		if text[at] >= utf8.RuneSelf { // the lower case of some other letters is ASCII
-			return bytes.Contains(bytes.ToLower(text), f.text)
-		}
-		n := 0
-		for n < len(f.text) && lowerASCII(text[at+n]) == f.text[n] {
-			n++
-		}
-		if n == len(f.text) {
-			return true
-		}
-	}
-	return slices.ContainsFunc(text, func(c byte) bool { return c >= utf8.RuneSelf }) &&
-		bytes.Contains(bytes.ToLower(text), f.text)
-}
-
-func lowerASCII(c byte) byte {
-	if 'A' <= c && c <= 'Z' {
-		return c + 'a' - 'A'
-	}
-	return c
+	return slices.ContainsFunc(texts[:], func(text []byte) bool { return bytes.Contains(bytes.ToLower(text), f.text) })
 }
 
 // dayOf and endpointOf slice an ID without copying it: ENDPOINT_DAY_TIME_pPID_rN.

@@ -2,6 +2,7 @@ package history
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -184,13 +185,10 @@ func (p *plan) chooseExpired() error {
 				return p.ctx.Err()
 			}
 			r, err := Packed(p.rows.Get(number)).parse()
-			if err != nil {
-				return err
-			}
-			if r.finished >= p.limit(r.status) || r.flags&flagPinned != 0 {
+			if err == nil && (r.finished >= p.limit(r.status) || r.flags&flagPinned != 0) {
 				continue
 			}
-			row, err := r.row()
+			row, err := p.row(number)
 			if err != nil {
 				return err
 			}
@@ -199,7 +197,7 @@ func (p *plan) chooseExpired() error {
 		}
 	}
 	// The newest first, so that a retry is chosen before the operation that it retries.
-	slices.SortFunc(old, func(a, b Row) int { return sign(a.Number < b.Number) })
+	slices.SortFunc(old, func(a, b Row) int { return cmp.Compare(b.Number, a.Number) })
 	for i := range old {
 		p.choose(&old[i], reasonAge)
 	}
@@ -230,16 +228,12 @@ func (p *plan) chooseExcess() error {
 		if p.ctx.Err() != nil {
 			return p.ctx.Err()
 		}
-		r, err := Packed(value).parse()
+		row, err := Packed(value).Unpack()
 		if err != nil {
 			return err
 		}
-		if r.flags&(flagNeedsPerson|flagPinned) != 0 {
+		if row.NeedsPerson || row.Pinned {
 			continue
-		}
-		row, err := r.row()
-		if err != nil {
-			return err
 		}
 		reason := reasonBytes
 		if tooMany() {

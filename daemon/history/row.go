@@ -217,6 +217,9 @@ type parsedRow struct {
 	id, job, group, lane, status, result, key, code, message, params, retryOf, tags []byte
 }
 
+// idKey is keyOf of the row's ID.
+func (r *parsedRow) idKey() []byte { return idKey(r.id, sequenceOf(r.id)) }
+
 // errPacked means that a row of the index is damaged.
 var errPacked = errors.New("the history index is damaged: a row cannot be read")
 

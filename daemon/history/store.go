@@ -297,7 +297,13 @@ func (w *writer) write(batch []change) bool {
 		w.requeue(batch, err)
 		return false
 	}
-	w.numbers.publishBatch(batch)
+	var done []uint64
+	for i := range batch {
+		if batch[i].number != 0 {
+			done = append(done, batch[i].number)
+		}
+	}
+	w.numbers.resolve(done...)
 	for i := range batch {
 		if batch[i].caughtUp {
 			w.catchUp()
@@ -381,10 +387,18 @@ func (w *writer) requeue(batch []change, err error) {
 }
 
 // Ended adds an operation whose terminal record is durable, and publishes its number.
-func (s *Store) Ended(rec *statefs.Record) {
+func (s *Store) Ended(rec *statefs.Record) { s.enqueue(put(s.endedRow(rec))) }
+
+// put returns the change that adds a row and publishes its number.
+func put(row Row) change {
+	return change{apply: func(x index) error { return x.put(&row) }, number: row.Number, mustSucceed: true}
+}
+
+// endedRow makes the row of an ended operation.
+func (s *Store) endedRow(rec *statefs.Record) Row {
 	row := RowOf(rec)
 	row.Bytes = s.owner.Footprint(rec)
-	s.enqueue(change{apply: func(x index) error { return x.put(&row) }, number: row.Number, mustSucceed: true})
+	return row
 }
 
 // Stopped adds to the feed that an operation became failed_manual, once its record contains that.
@@ -392,7 +406,7 @@ func (s *Store) Ended(rec *statefs.Record) {
 func (s *Store) Stopped(rec *statefs.Record, earlier uint64) {
 	row := stopRow(rec)
 	row.EarlierStop = earlier
-	s.enqueue(change{apply: func(x index) error { return x.put(&row) }, number: row.Number, mustSucceed: true})
+	s.enqueue(put(row))
 }
 
 // Sync makes the index durable. Until then, nothing may be deleted from which it could be brought

@@ -78,16 +78,6 @@ func parsePosting(data []byte) (p posting, ok bool) {
 // texts returns the texts that a text filter searches.
 func (r *parsedRow) texts() [4][]byte { return [4][]byte{r.id, r.params, r.code, r.message} }
 
-func (r *parsedRow) sameTexts(other *parsedRow) bool {
-	ours, others := r.texts(), other.texts()
-	for i := range ours {
-		if !bytes.Equal(ours[i], others[i]) {
-			return false
-		}
-	}
-	return true
-}
-
 // seal indexes the texts of the first segment at or after the number from that has rows and no
 // entry, if all of its numbers are at most last. next is where to continue; it stays at an
 // incomplete segment.
@@ -158,22 +148,6 @@ func tagKey(tag string, id []byte) []byte {
 	return append(hash.Sum(nil), id...)
 }
 
-// tag adds the tags of a row to the index, or removes them.
-func (x index) tag(r *Row, id, number []byte, enter bool) error {
-	for _, tag := range r.Tags {
-		var err error
-		if enter {
-			err = x.tags.Put(tagKey(tag, id), number)
-		} else {
-			err = x.tags.Delete(tagKey(tag, id))
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // candidates returns the numbers of all rows that can match, in no order, if the filter has a tag
 // or a text that is indexed and there are at most most of them.
 func (x index) candidates(f *filter, most int) (numbers [][]byte, ok bool) {
@@ -189,9 +163,7 @@ func (x index) candidates(f *filter, most int) (numbers [][]byte, ok bool) {
 }
 
 func (x index) candidatesByTag(tag string, most int) (numbers [][]byte, ok bool) {
-	prefix := tagKey(tag, nil)
-	cursor := x.tags.Cursor()
-	for key, number := cursor.Seek(prefix); key != nil && bytes.HasPrefix(key, prefix); key, number = cursor.Next() {
+	for _, number := range withPrefix(x.tags, tagKey(tag, nil)) {
 		if len(numbers) == most {
 			return nil, false
 		}
