@@ -51,7 +51,7 @@ func (x index) rememberDeleted(id statefs.ID, now time.Time, goneFor time.Durati
 	return x.remember(timeKey(nanos(now.Add(goneFor)), keyOf(id)))
 }
 
-// remember adds a deleted operation by its key of bucketForget: the time until which it is
+// remember adds a deleted operation by its key of the bucket forget: the time until which it is
 // remembered, then the key of its ID.
 func (x index) remember(until []byte) error {
 	if err := x.forget.Put(until, nil); err != nil {
@@ -60,7 +60,7 @@ func (x index) remember(until []byte) error {
 	return x.gone.Put(until[8:], until[:8])
 }
 
-// salvage returns the keys of bucketForget of an index that cannot be trusted, as far as they can
+// salvage returns the keys of the bucket forget of an index that cannot be trusted, as far as they can
 // be read. The rest of the index is rebuilt from the records, but deleted operations have none.
 func (f *indexFile) salvage() (gone [][]byte) {
 	if f.db == nil {
@@ -69,7 +69,7 @@ func (f *indexFile) salvage() (gone [][]byte) {
 	var damaged error // a partial result is still useful
 	defer recoverDamage(&damaged)()
 	_ = f.db.View(func(tx *bolt.Tx) error {
-		forget := tx.Bucket(bucketForget)
+		forget := indexOf(tx).forget
 		if forget == nil {
 			return nil
 		}

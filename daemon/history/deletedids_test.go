@@ -93,13 +93,13 @@ func TestGoneOutlivesARebuild(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(*bolt.Tx) error{
 		"the machine went down": func(tx *bolt.Tx) error {
-			return tx.Bucket(bucketMeta).Put(keyState, []byte(`{"version":3,"boot":"another","complete":true}`))
+			return indexOf(tx).meta.Put(keyState, []byte(`{"version":3,"boot":"another","complete":true}`))
 		},
 		"it was not finished": func(tx *bolt.Tx) error {
-			return tx.Bucket(bucketMeta).Put(keyState, []byte(`{"version":3}`))
+			return indexOf(tx).meta.Put(keyState, []byte(`{"version":3}`))
 		},
-		"its state is damaged": func(tx *bolt.Tx) error { return tx.Bucket(bucketMeta).Put(keyState, []byte(`{`)) },
-		"a part of it is gone": func(tx *bolt.Tx) error { return tx.DeleteBucket(bucketRows) },
+		"its state is damaged": func(tx *bolt.Tx) error { return indexOf(tx).meta.Put(keyState, []byte(`{`)) },
+		"a part of it is gone": func(tx *bolt.Tx) error { return tx.DeleteBucket([]byte("rows")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

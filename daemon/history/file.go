@@ -122,17 +122,18 @@ func (f *indexFile) openTrusted() (last uint64, err error) {
 		if tx.Size() > info.Size() {
 			return &damage{errors.New("it is truncated")}
 		}
-		for _, name := range buckets {
-			if tx.Bucket(name) == nil {
-				return &damage{fmt.Errorf("it has no bucket %q", name)}
+		x := indexOf(tx)
+		for _, b := range x.buckets() {
+			if *b.field == nil {
+				return &damage{fmt.Errorf("it has no bucket %q", b.name)}
 			}
 		}
-		var state fileState
-		if err := json.Unmarshal(tx.Bucket(bucketMeta).Get(keyState), &state); err != nil {
-			return &damage{err}
+		state, err := x.state()
+		if err != nil {
+			return err
 		}
 		f.clean = state.Clean
-		last = indexOf(tx).last()
+		last = x.last()
 		return state.untrustedReason(inode(info))
 	})
 	if err == nil && last > 0 {
@@ -170,7 +171,7 @@ func boltOptions() *bolt.Options {
 }
 
 // newFile makes an empty index with the deleted IDs gone (keys of
-// bucketForget). If keep is set, the old file is kept under another name.
+// the bucket forget). If keep is set, the old file is kept under another name.
 func (f *indexFile) newFile(keep bool, gone [][]byte, emptied func()) error {
 	var err error
 	if keep {
@@ -187,17 +188,18 @@ func (f *indexFile) newFile(keep bool, gone [][]byte, emptied func()) error {
 	}
 	f.db, f.clean = db, false
 	err = db.Update(func(tx *bolt.Tx) error {
-		for _, name := range buckets {
-			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
+		for _, b := range new(index).buckets() {
+			if _, err := tx.CreateBucketIfNotExists([]byte(b.name)); err != nil {
 				return err
 			}
 		}
+		x := indexOf(tx)
 		for _, until := range gone {
-			if err := indexOf(tx).remember(until); err != nil {
+			if err := x.remember(until); err != nil {
 				return err
 			}
 		}
-		return f.putState(tx, fileState{})
+		return f.putState(x, fileState{})
 	})
 	if err != nil {
 		return errors.Join(fmt.Errorf("make the history index %s: %w", f.path, err), db.Close())
@@ -215,7 +217,15 @@ func (f *indexFile) recreate(emptied func()) error {
 	return f.newFile(true, nil, emptied) // no deleted IDs are read from it, for the same reason
 }
 
-func (f *indexFile) putState(tx *bolt.Tx, state fileState) error {
+// state returns the state that the index stores.
+func (x index) state() (state fileState, err error) {
+	if err := json.Unmarshal(x.meta.Get(keyState), &state); err != nil {
+		return state, &damage{err}
+	}
+	return state, nil
+}
+
+func (f *indexFile) putState(x index, state fileState) error {
 	info, err := os.Lstat(f.path)
 	if err != nil {
 		return err
@@ -225,7 +235,7 @@ func (f *indexFile) putState(tx *bolt.Tx, state fileState) error {
 	if err != nil {
 		return err
 	}
-	return tx.Bucket(bucketMeta).Put(keyState, data)
+	return x.meta.Put(keyState, data)
 }
 
 // changeState changes the state in a synced transaction, which makes everything written before
@@ -234,32 +244,41 @@ func (f *indexFile) changeState(change func(*fileState)) error {
 	f.db.NoSync = false
 	defer func() { f.db.NoSync = true }()
 	return f.db.Update(func(tx *bolt.Tx) error {
-		var state fileState
-		if err := json.Unmarshal(tx.Bucket(bucketMeta).Get(keyState), &state); err != nil {
-			return &damage{err}
+		x := indexOf(tx)
+		state, err := x.state()
+		if err != nil {
+			return err
 		}
 		change(&state)
-		return f.putState(tx, state)
+		return f.putState(x, state)
 	})
 }
 
 // mode is the state of the file after a transaction: durable, and containing every record.
 type mode struct{ synced, complete bool }
 
-// update runs a transaction; fn is nil when there is nothing to write. Before the first write after
+// update makes the changes of work in one transaction. Before the first write after
 // a sync, it marks the file as not clean.
-func (f *indexFile) update(mode mode, fn func(index) error) (err error) {
+func (f *indexFile) update(mode mode, work []func(index) error) (err error) {
 	f.dbMu.RLock()
 	defer f.dbMu.RUnlock()
 	defer recoverDamage(&err)()
-	if fn != nil {
+	if len(work) > 0 {
 		if f.clean {
 			if err := f.changeState(func(f *fileState) { f.Clean = false }); err != nil {
 				return err
 			}
 			f.clean = false
 		}
-		if err := f.db.Update(func(tx *bolt.Tx) error { return fn(indexOf(tx)) }); err != nil {
+		if err := f.db.Update(func(tx *bolt.Tx) error {
+			x := indexOf(tx)
+			for _, apply := range work {
+				if err := apply(x); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
 			return err
 		}
 	}

@@ -11,43 +11,31 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// The buckets of history.db; see doc.go.
-var (
-	bucketMeta     = []byte("meta")
-	bucketRows     = []byte("rows")
-	bucketID       = []byte("id")
-	bucketCreated  = []byte("created")
-	bucketUpdated  = []byte("updated")
-	bucketCounts   = []byte("counts")
-	bucketReferred = []byte("referred")
-	bucketDeleting = []byte("doomed")
-	bucketGone     = []byte("gone")
-	bucketForget   = []byte("forget")
-	bucketUnread   = []byte("unread")
-	bucketTags     = []byte("tags")
-	bucketGrams    = []byte("grams")
-
-	buckets = [][]byte{
-		bucketMeta, bucketRows, bucketID, bucketCreated, bucketUpdated, bucketCounts, bucketReferred, bucketDeleting,
-		bucketUnread, bucketTags, bucketGrams,
-		bucketGone, bucketForget,
-	}
-)
-
-// index is one transaction on the index.
+// index is one transaction on the index: the buckets of history.db, see doc.go.
 type index struct {
-	rows, id, created, updated, counts, referred, deleting, unread, tags, grams, gone, forget *bolt.Bucket
+	meta, rows, id, created, updated, counts, referred, deleting, unread, tags, grams, gone, forget *bolt.Bucket
 }
 
-func indexOf(tx *bolt.Tx) index {
-	return index{
-		rows: tx.Bucket(bucketRows), id: tx.Bucket(bucketID), created: tx.Bucket(bucketCreated),
-		updated: tx.Bucket(bucketUpdated),
-		counts:  tx.Bucket(bucketCounts), referred: tx.Bucket(bucketReferred), deleting: tx.Bucket(bucketDeleting),
-		unread: tx.Bucket(bucketUnread),
-		tags:   tx.Bucket(bucketTags), grams: tx.Bucket(bucketGrams),
-		gone: tx.Bucket(bucketGone), forget: tx.Bucket(bucketForget),
+// namedBucket is a field of an index with the name of its bucket.
+type namedBucket struct {
+	name  string
+	field **bolt.Bucket
+}
+
+func (x *index) buckets() []namedBucket {
+	return []namedBucket{
+		{"meta", &x.meta}, {"rows", &x.rows}, {"id", &x.id}, {"created", &x.created}, {"updated", &x.updated},
+		{"counts", &x.counts}, {"referred", &x.referred}, {"doomed", &x.deleting}, {"unread", &x.unread},
+		{"tags", &x.tags}, {"grams", &x.grams}, {"gone", &x.gone}, {"forget", &x.forget},
 	}
+}
+
+// indexOf returns the index of a transaction. The fields of missing buckets are nil.
+func indexOf(tx *bolt.Tx) (x index) {
+	for _, b := range x.buckets() {
+		*b.field = tx.Bucket([]byte(b.name))
+	}
+	return x
 }
 
 func numberKey(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }

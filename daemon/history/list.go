@@ -238,7 +238,7 @@ func (l *indexQuery) total() (n int, exact bool) {
 	}
 	exact = true
 	singly := 0
-	one := func(_ []byte, _ Packed, r *parsedRow) bool {
+	one := func(_ Packed, r *parsedRow) bool {
 		if counted && !l.partly[string(dayOf(r.id))] {
 			return true
 		}
@@ -260,24 +260,22 @@ func (l *indexQuery) collect() []match {
 	if l.err != nil || l.Limit == 0 {
 		return out
 	}
-	one := func(key []byte, data Packed, _ *parsedRow) bool {
-		out = append(out, match{key: key, data: data})
-		return len(out) <= l.Offset+l.Limit
-	}
 	if l.narrowed {
-		for _, m := range l.few {
-			if (l.After == nil || bytes.Compare(m.key, l.After.key) < 0) && !one(m.key, m.data, nil) {
-				break
-			}
+		out = l.few
+		if l.After != nil {
+			out = slices.DeleteFunc(out, func(m match) bool { return bytes.Compare(m.key, l.After.key) >= 0 })
 		}
-		return out
+		return out[:min(len(out), l.Offset+l.Limit+1)]
 	}
-	l.each(l.Sort == ByUpdated, l.After, one)
+	l.each(l.Sort == ByUpdated, l.After, func(data Packed, r *parsedRow) bool {
+		out = append(out, match{key: timeKey(l.sortTime(r), r.idKey()), data: data})
+		return len(out) <= l.Offset+l.Limit
+	})
 	return out
 }
 
 // each calls fn for the matches behind after, the newest first, until fn returns false.
-func (l *indexQuery) each(byUpdated bool, after *Cursor, fn func([]byte, Packed, *parsedRow) bool) {
+func (l *indexQuery) each(byUpdated bool, after *Cursor, fn func(Packed, *parsedRow) bool) {
 	switch {
 	case l.Number != 0:
 		if after == nil { // nearly always there is only one
@@ -293,24 +291,29 @@ func (l *indexQuery) each(byUpdated bool, after *Cursor, fn func([]byte, Packed,
 }
 
 // numbered calls fn for the matching rows whose ID has the number of the query.
-func (l *indexQuery) numbered(fn func([]byte, Packed, *parsedRow) bool) {
-	for key, number := range withPrefix(l.id, numberKey(l.Number)) {
-		data := Packed(l.rows.Get(number))
-		r, err := data.parse()
-		if err != nil {
-			l.err = err
-			return
-		}
-		if l.matches(&r) && !fn(timeKey(l.sortTime(&r), key), data, &r) {
+func (l *indexQuery) numbered(fn func(Packed, *parsedRow) bool) {
+	for _, number := range withPrefix(l.id, numberKey(l.Number)) {
+		if !l.visit(number, fn) {
 			return
 		}
 	}
 }
 
+// visit calls fn with a row if it matches. It returns false when fn does, or the row cannot be read.
+func (l *indexQuery) visit(number []byte, fn func(Packed, *parsedRow) bool) bool {
+	data := Packed(l.rows.Get(number))
+	r, err := data.parse()
+	if err != nil {
+		l.err = err
+		return false
+	}
+	return !l.matches(&r) || fn(data, &r)
+}
+
 // walk calls fn for the matching rows, the newest first, until fn returns false. It visits rows
 // behind after, not older than least and, unless spans is nil, in spans.
 func (l *indexQuery) walk(bucket *bolt.Bucket, least []byte, spans []span, after *Cursor,
-	fn func([]byte, Packed, *parsedRow) bool,
+	fn func(Packed, *parsedRow) bool,
 ) {
 	if bucket == l.created && len(spans) == 0 {
 		return
@@ -340,13 +343,7 @@ func (l *indexQuery) walk(bucket *bolt.Bucket, least []byte, spans []span, after
 				continue
 			}
 		}
-		data := Packed(l.rows.Get(number))
-		r, err := data.parse()
-		if err != nil {
-			l.err = err
-			return
-		}
-		if l.matches(&r) && !fn(key, data, &r) {
+		if !l.visit(number, fn) {
 			return
 		}
 		key, number = cursor.Prev()

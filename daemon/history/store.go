@@ -115,28 +115,19 @@ const (
 // Run writes ends into the index until ctx ends, and then what is still queued. It always returns
 // nil: an index that cannot be written makes queries fail, and nothing else.
 func (s *Store) Run(ctx context.Context) error {
-	s.run(ctx, s.build)
-	return nil
-}
-
-// run is Run; build reads all records into the index.
-func (w *writer) run(ctx context.Context, build func(context.Context)) {
 	var builder sync.WaitGroup
 	defer builder.Wait()
 	buildCtx, stop := context.WithCancel(ctx)
 	defer stop()
-	builders := func() {
-		if w.takeRebuild() {
-			builder.Wait()
-			builder.Go(func() { build(buildCtx) })
-		}
-	}
 	for {
-		builders()
-		batch := w.takeQueue()
+		if s.takeRebuild() {
+			builder.Wait()
+			builder.Go(func() { s.build(buildCtx) })
+		}
+		batch := s.takeQueue()
 		if len(batch) > 0 {
 			began := time.Now()
-			ok := w.write(batch)
+			ok := s.write(batch)
 			rest := batchInterval - time.Since(began)
 			switch {
 			case !ok:
@@ -148,22 +139,22 @@ func (w *writer) run(ctx context.Context, build func(context.Context)) {
 			case <-time.After(rest):
 			case <-ctx.Done():
 				if !ok {
-					w.close(batch)
-					return
+					s.close(batch)
+					return nil
 				}
 			}
 			continue
 		}
-		if w.sealNext() {
+		if s.sealNext() {
 			continue
 		}
 		select {
-		case <-w.wake:
+		case <-s.wake:
 		case <-ctx.Done():
 			stop()
 			builder.Wait()
-			w.close(w.takeQueue())
-			return
+			s.close(s.takeQueue())
+			return nil
 		}
 	}
 }
@@ -334,25 +325,14 @@ func (w *writer) signalBuiltLocked() {
 
 func (w *writer) transact(batch []change) error {
 	var mode mode
-	work := false
+	var work []func(index) error
 	for i := range batch {
 		mode.synced, mode.complete = mode.synced || batch[i].sync, mode.complete || batch[i].complete
-		work = work || batch[i].apply != nil
-	}
-	if !work {
-		return w.update(mode, nil)
-	}
-	return w.update(mode, func(x index) error {
-		for i := range batch {
-			if batch[i].apply == nil {
-				continue
-			}
-			if err := batch[i].apply(x); err != nil {
-				return err
-			}
+		if batch[i].apply != nil {
+			work = append(work, batch[i].apply)
 		}
-		return nil
-	})
+	}
+	return w.update(mode, work)
 }
 
 // noteWriteResult records whether the index can be written, and logs when that changes.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"sync"
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
@@ -33,41 +34,22 @@ func (s *Store) DeleteUnanswered(ctx context.Context, before time.Time) (again b
 		return true, err
 	}
 	for _, day := range days[:min(len(days), unansweredDays)] {
-		if ctx.Err() != nil {
-			return true, ctx.Err()
-		}
-		files, err := s.owner.ListDay(day)
-		if err != nil {
-			return true, err
-		}
-		var unknown []statefs.ID
-		err = s.view(func(x index) error {
-			for _, id := range files.Records {
-				if x.id.Get(keyOf(id)) == nil {
-					unknown = append(unknown, id)
-				}
+		err := deleteRecords(ctx, s, day, func(id statefs.ID) (bool, error) {
+			if _, ended, err := s.Find(id); err != nil || ended {
+				return false, err
 			}
-			return nil
-		})
-		if err != nil {
-			return true, err
-		}
-		var ids []statefs.ID
-		for _, id := range unknown {
 			rec, err := s.owner.ReadRecord(id)
 			if err != nil || !rec.CreatedAt.Before(before) {
-				continue
+				return false, nil //nolint:nilerr // an unreadable record is left for a person
 			}
 			if _, err := statefs.ReadSubmitted(s.owner.Tree, id); !errors.Is(err, fs.ErrNotExist) {
-				continue
+				return false, nil
 			}
-			if s.owner.Now().Sub(rec.CreatedAt) <= statefs.SettleAge {
-				again = true
-				continue
-			}
-			ids = append(ids, id)
-		}
-		if err := deleteUnansweredOf(s, day, ids); err != nil {
+			young := s.owner.Now().Sub(rec.CreatedAt) <= statefs.SettleAge
+			again = again || young
+			return !young, nil
+		})
+		if err != nil {
 			return true, err
 		}
 	}
@@ -82,27 +64,38 @@ func (s *Store) pruneUnanswered(ctx context.Context) error {
 		return err
 	}
 	for _, day := range days {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
 		if has, err := s.hasOfDay(day); has || err != nil || s.owner.DayInUse(day) {
 			if err != nil {
 				return err
 			}
 			continue
 		}
-		ids, err := unansweredOf(s, day)
-		if err != nil {
-			return err
-		}
-		if err := deleteUnansweredOf(s, day, ids); err != nil {
+		if err := deleteRecords(ctx, s, day, unanswered(s)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func deleteUnansweredOf(s *Store, day string, ids []statefs.ID) error {
+// deleteRecords deletes the records of a day that are of submits that were cut off.
+func deleteRecords(ctx context.Context, s *Store, day string, unanswered func(statefs.ID) (bool, error)) error {
+	files, err := s.owner.ListDay(day)
+	if err != nil {
+		return err
+	}
+	var ids []statefs.ID
+	for _, id := range files.Records {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		is, err := unanswered(id)
+		if err != nil {
+			return err
+		}
+		if is {
+			ids = append(ids, id)
+		}
+	}
 	if len(ids) == 0 {
 		return nil
 	}
@@ -129,29 +122,21 @@ func (s *Store) hasOfDay(day string) (has bool, err error) {
 	return has, err
 }
 
-// unansweredOf returns the operations of a day that have a record without an end and are not live.
-func unansweredOf(s *Store, day string) (ids []statefs.ID, err error) {
-	files, err := s.owner.ListDay(day)
-	if err != nil || len(files.Records) == 0 {
-		return nil, err
-	}
-	live, err := s.owner.Live.IDs()
-	if err != nil {
-		return nil, err
-	}
-	for _, id := range files.Records {
-		if live[id] {
-			continue
+// unanswered returns a function that reports whether an operation has a record without an end and is not live.
+func unanswered(s *Store) func(statefs.ID) (bool, error) {
+	live := sync.OnceValues(s.owner.Live.IDs) // after the listing of the records
+	return func(id statefs.ID) (bool, error) {
+		listed, err := live()
+		if err != nil || listed[id] {
+			return false, err
 		}
 		if rec, err := s.owner.ReadRecord(id); err != nil || rec.Status.Terminal() {
-			continue // an unreadable record is left for a person
+			return false, nil //nolint:nilerr // an unreadable record is left for a person
 		}
-		switch _, err := s.owner.State(id); {
-		case errors.Is(err, statefs.ErrNotLive):
-			ids = append(ids, id)
-		case err != nil:
-			return nil, fmt.Errorf("check whether %s is live: %w", id, err)
+		_, err = s.owner.State(id)
+		if err != nil && !errors.Is(err, statefs.ErrNotLive) {
+			return false, fmt.Errorf("check whether %s is live: %w", id, err)
 		}
+		return err != nil, nil
 	}
-	return ids, nil
 }
