@@ -3,7 +3,6 @@ package events
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -60,7 +59,6 @@ type Log struct {
 	ended chan struct{}
 
 	writer writer // used only by the goroutine of the log
-	before time.Time
 
 	mu   sync.Mutex // guards what readers see
 	ring ring
@@ -73,7 +71,6 @@ type inbox struct {
 	events  []api.Event
 	dropped int // how many were dropped because it was full
 	closed  bool
-	waiting bool // the goroutine was notified
 }
 
 // Open opens the event log of a storage and creates it if necessary. The caller closes it before it releases
@@ -93,8 +90,7 @@ func Open(owner *statefs.Owner, options Options) (*Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the event log: %w", err)
 	}
-	l.ring = newRing(options.Recent, l.writer.next-1)
-	l.before = l.writer.resumed
+	l.ring = ring{list: make([]Frame, 0, options.Recent), most: options.Recent, base: l.writer.next - 1, last: l.writer.next - 1}
 	if gap != nil {
 		l.Publish(api.Event{Type: Missing, Gap: gap})
 	}
@@ -112,8 +108,8 @@ func (l *Log) Publish(e api.Event) {
 	}
 	in := &l.inbox
 	in.mu.Lock()
+	defer in.mu.Unlock()
 	if in.closed {
-		in.mu.Unlock()
 		return
 	}
 	if len(in.events) >= l.options.Pending {
@@ -121,14 +117,9 @@ func (l *Log) Publish(e api.Event) {
 	} else {
 		in.events = append(in.events, e)
 	}
-	tell := !in.waiting
-	in.waiting = true
-	in.mu.Unlock()
-	if tell {
-		select {
-		case l.more <- struct{}{}:
-		default:
-		}
+	select {
+	case l.more <- struct{}{}:
+	default:
 	}
 }
 
@@ -166,7 +157,7 @@ func (l *Log) Before() time.Time {
 	if l == nil {
 		return time.Time{}
 	}
-	return l.before
+	return l.writer.resumed
 }
 
 // run writes published events in batches: the busier the daemon is, the larger the batches become.
@@ -188,7 +179,7 @@ func (in *inbox) take(room []api.Event) (events []api.Event, left int) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	events, left = in.events, in.dropped
-	in.events, in.dropped, in.waiting = room, 0, false
+	in.events, in.dropped = room, 0
 	return events, left
 }
 
@@ -245,22 +236,17 @@ func (w *writer) report(err error) {
 	w.lastError = said
 }
 
-// encode returns the line of an event.
-func encode(e *api.Event) ([]byte, error) {
+// encode returns the frame of an event.
+func encode(e *api.Event) (Frame, error) {
 	line, err := json.Marshal(e)
 	if err != nil {
-		return nil, fmt.Errorf("encode event %d: %w", e.Seq, err)
+		return Frame{}, fmt.Errorf("encode event %d: %w", e.Seq, err)
 	}
-	return append(line, '\n'), nil
+	return Frame{e, line}, nil
 }
 
-// errTorn means that a line of the log is incomplete.
-var errTorn = errors.New("a line of the event log cannot be read")
-
-func decode(line []byte) (*api.Event, error) {
+// decode returns the event of a line, and false if the line cannot be read.
+func decode(line []byte) (*api.Event, bool) {
 	e := new(api.Event)
-	if json.Unmarshal(line, e) != nil || e.Seq == 0 {
-		return nil, errTorn
-	}
-	return e, nil
+	return e, json.Unmarshal(line, e) == nil && e.Seq != 0
 }

@@ -45,10 +45,7 @@ func (l *Log) Follow(filter Filter, after uint64) *Reader {
 	case after == Now:
 		r.pos = last
 	case after > last:
-		gap := frameOf(&api.Event{Seq: last, Type: Missing, At: l.owner.Now(), Gap: &api.EventGap{
-			From: last + 1, To: after,
-			Reason: GapUnknown,
-		}})
+		gap := l.gap(last, last+1, after, GapUnknown)
 		r.pending, r.pos = &gap, last
 	}
 	return r
@@ -69,8 +66,7 @@ func (r *Reader) Position() uint64 { return r.pos }
 // everything after told, the number of its last event. The frame has that number too, so that the reader can
 // resume after it and get the events that are still stored.
 func (r *Reader) Cut(told uint64) Frame {
-	gap := &api.EventGap{From: told + 1, To: max(told, r.log.Last()), Reason: GapSlow}
-	return frameOf(&api.Event{Seq: told, Type: Missing, At: r.log.owner.Now(), Gap: gap})
+	return r.log.gap(told, told+1, max(told, r.log.Last()), GapSlow)
 }
 
 // Wake returns a channel that is closed when new events arrive after the call. Call Wake, then Take, and then
@@ -92,15 +88,15 @@ func (r *Reader) Take() (frames []Frame, more bool) {
 		return r.older(frames, base)
 	}
 	r.Close()
-	for _, s := range list {
-		frames = r.accept(frames, Frame{s.event, bytes.TrimSuffix(s.line, []byte("\n"))}, GapLost)
+	for _, f := range list {
+		frames = r.accept(frames, f, GapLost)
 	}
 	return frames, len(list) == batch
 }
 
 // recent returns the next events of the ring; nil if the reader is behind base, the oldest number of the
 // ring.
-func (r *Reader) recent() (list []encodedEvent, base uint64) {
+func (r *Reader) recent() (list []Frame, base uint64) {
 	r.log.mu.Lock()
 	defer r.log.mu.Unlock()
 	if r.pos < r.log.ring.base {
@@ -146,17 +142,16 @@ func (r *Reader) accept(frames []Frame, f Frame, reason string) []Frame {
 
 // appendGap appends a gap up to a number.
 func (r *Reader) appendGap(frames []Frame, to uint64, reason string) []Frame {
-	gap := &api.Event{Seq: to, Type: Missing, At: r.log.owner.Now(), Gap: &api.EventGap{From: r.pos + 1, To: to, Reason: reason}}
+	gap := r.log.gap(to, r.pos+1, to, reason)
 	r.pos = to
-	return append(frames, frameOf(gap))
+	return append(frames, gap)
 }
 
-func frameOf(e *api.Event) Frame {
-	line, err := encode(e)
-	if err != nil {
-		line = []byte("{}\n") // a gap always encodes
-	}
-	return Frame{e, bytes.TrimSuffix(line, []byte("\n"))}
+// gap returns the frame of a gap, with a number for the reader to resume after.
+func (l *Log) gap(seq, from, to uint64, reason string) Frame {
+	gap := &api.EventGap{From: from, To: to, Reason: reason}
+	f, _ := encode(&api.Event{Seq: seq, Type: Missing, At: l.owner.Now(), Gap: gap}) // a gap always encodes
+	return f
 }
 
 // scan reads the segments, beginning with the segment of a given number.
@@ -201,8 +196,8 @@ func (s *scan) next() (e *api.Event, line []byte, ok bool) {
 			}
 			continue
 		}
-		e, err := decode(line)
-		if err != nil {
+		e, ok := decode(line)
+		if !ok {
 			continue // the missing number becomes a gap
 		}
 		if e.Seq >= s.want {

@@ -71,7 +71,7 @@ func lastCompleteLine(f *os.File) (e *api.Event, end int64, err error) {
 			break
 		}
 		begin := bytes.LastIndexByte(data[:cut], '\n') + 1
-		if e, err := decode(data[begin:cut]); err == nil {
+		if e, ok := decode(data[begin:cut]); ok {
 			return e, int64(cut) + 1, nil
 		}
 		data = data[:begin]

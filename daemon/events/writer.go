@@ -89,7 +89,7 @@ func (w *writer) resume(s segment) (last uint64, err error) {
 // write numbers events and writes them; left is how many were dropped after them. It returns none if no
 // numbers can be reserved. Events that could not be written are returned too, so that current subscribers get
 // them.
-func (w *writer) write(events []api.Event, left int) (out []encodedEvent, err error) {
+func (w *writer) write(events []api.Event, left int) (out []Frame, err error) {
 	need := uint64(len(events) + left)
 	if left > 0 {
 		need++
@@ -102,18 +102,18 @@ func (w *writer) write(events []api.Event, left int) (out []encodedEvent, err er
 		}
 		w.end, w.reserved = end, true
 	}
-	out = make([]encodedEvent, 0, len(events)+1)
+	out = make([]Frame, 0, len(events)+1)
 	w.buf = w.buf[:0]
 	add := func(e api.Event) {
 		e.Seq = w.next
 		w.next++
-		line, failed := encode(&e)
+		frame, failed := encode(&e)
 		if failed != nil {
 			err = errors.Join(err, failed)
 			return
 		}
-		w.buf = append(w.buf, line...)
-		out = append(out, encodedEvent{&e, line})
+		w.buf = append(append(w.buf, frame.JSON...), '\n')
+		out = append(out, frame)
 	}
 	for _, e := range events {
 		add(e)
@@ -127,12 +127,12 @@ func (w *writer) write(events []api.Event, left int) (out []encodedEvent, err er
 }
 
 // append writes buf, which contains the lines of events.
-func (w *writer) append(events []encodedEvent) error {
+func (w *writer) append(events []Frame) error {
 	if len(events) == 0 {
 		return nil
 	}
 	now := w.owner.Now()
-	if err := w.rotate(events[0].event.Seq, now); err != nil {
+	if err := w.rotate(events[0].Seq, now); err != nil {
 		return err
 	}
 	_, err := w.file.Write(w.buf)
