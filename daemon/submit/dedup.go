@@ -1,6 +1,7 @@
 package submit
 
 import (
+	"cmp"
 	"encoding/hex"
 	"maps"
 	"slices"
@@ -29,15 +30,10 @@ type dedupIndex struct {
 	// one maps each hash to one of its operations, usually the only one; more has the others.
 	one  map[hashPrefix]statefs.ID
 	more map[hashPrefix]map[statefs.ID]bool
-	// unsynced are operations that another process submitted; they may not be durable yet.
-	unsynced map[statefs.ID]bool
 }
 
 func newDedupIndex() *dedupIndex {
-	return &dedupIndex{
-		one: make(map[hashPrefix]statefs.ID), more: make(map[hashPrefix]map[statefs.ID]bool),
-		unsynced: make(map[statefs.ID]bool),
-	}
+	return &dedupIndex{one: make(map[hashPrefix]statefs.ID), more: make(map[hashPrefix]map[statefs.ID]bool)}
 }
 
 // add adds an operation, and reports whether it was new.
@@ -62,7 +58,6 @@ func (l *dedupIndex) add(s hashPrefix, id statefs.ID) bool {
 func (l *dedupIndex) remove(s hashPrefix, id statefs.ID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.unsynced, id)
 	others := l.more[s]
 	switch {
 	case l.one[s] != id:
@@ -90,31 +85,8 @@ func (l *dedupIndex) all(s hashPrefix) []statefs.ID {
 		return nil
 	}
 	ids := append(slices.Collect(maps.Keys(l.more[s])), first)
-	slices.SortFunc(ids, func(a, b statefs.ID) int {
-		if a.Sequence() < b.Sequence() {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(ids, func(a, b statefs.ID) int { return cmp.Compare(a.Sequence(), b.Sequence()) })
 	return ids
-}
-
-func (l *dedupIndex) markUnsynced(id statefs.ID) {
-	l.mu.Lock()
-	l.unsynced[id] = true
-	l.mu.Unlock()
-}
-
-func (l *dedupIndex) isUnsynced(id statefs.ID) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.unsynced[id]
-}
-
-func (l *dedupIndex) markSynced(id statefs.ID) {
-	l.mu.Lock()
-	delete(l.unsynced, id)
-	l.mu.Unlock()
 }
 
 // claims let only one submit at a time decide about a request hash or an idempotency key.

@@ -154,13 +154,9 @@ func Build(def *catalog.Definition, params catalog.Params, o Options, now time.T
 // joinTags merges the tags of a job and of a submit without duplicates.
 func joinTags(ofJob, more []string) []string {
 	var tags []string
-	seen := make(map[string]bool, len(ofJob)+len(more))
-	for _, list := range [][]string{ofJob, more} {
-		for _, tag := range list {
-			if !seen[tag] {
-				seen[tag] = true
-				tags = append(tags, tag)
-			}
+	for _, tag := range slices.Concat(ofJob, more) {
+		if !slices.Contains(tags, tag) {
+			tags = append(tags, tag)
 		}
 	}
 	return tags

@@ -117,9 +117,11 @@ type Outcome struct {
 type Intake struct {
 	config Config
 	dedup  *dedupIndex
-	claims claims
-	ready  chan struct{}
-	once   sync.Once
+	// unsynced has the ID of each live operation that another process submitted; it may not be durable yet.
+	unsynced sync.Map
+	claims   claims
+	ready    chan struct{}
+	once     sync.Once
 }
 
 // NewIntake makes an intake whose submits wait until [Intake.Ready].
@@ -141,13 +143,14 @@ func (in *Intake) Track(rec *statefs.Record) {
 	}
 	select {
 	case <-in.ready:
-		in.dedup.markUnsynced(rec.ID) // another process submitted it and may not have synced it yet
+		in.unsynced.Store(rec.ID, true)
 	default:
 	}
 }
 
 // Forget removes an operation that has ended.
 func (in *Intake) Forget(rec *statefs.Record) {
+	in.unsynced.Delete(rec.ID)
 	if s, ok := hashPrefixOf(rec.RequestHash); ok {
 		in.dedup.remove(s, rec.ID)
 	}
@@ -238,12 +241,12 @@ func (in *Intake) readLive(id statefs.ID) (Outcome, error) {
 
 // ensureDurable returns when an existing operation is durable.
 func (in *Intake) ensureDurable(id statefs.ID) error {
-	if !in.dedup.isUnsynced(id) {
+	if _, unsynced := in.unsynced.Load(id); !unsynced {
 		return nil
 	}
 	if err := in.config.Tree.EnsureDurable(id); err != nil {
 		return err
 	}
-	in.dedup.markSynced(id)
+	in.unsynced.Delete(id)
 	return nil
 }

@@ -426,9 +426,13 @@ func TestAtOnce(t *testing.T) {
 		}
 		d.end(made[0], statefs.Completed)
 	}
-	if len(d.in.dedup.one)+len(d.in.dedup.more)+len(d.in.dedup.unsynced)+len(d.in.claims.held) != 0 {
-		t.Errorf("the intake still knows %v %v %v %v", d.in.dedup.one, d.in.dedup.more, d.in.dedup.unsynced, d.in.claims.held)
+	if len(d.in.dedup.one)+len(d.in.dedup.more)+len(d.in.claims.held) != 0 {
+		t.Errorf("the intake still knows %v %v %v", d.in.dedup.one, d.in.dedup.more, d.in.claims.held)
 	}
+	d.in.unsynced.Range(func(id, _ any) bool {
+		t.Errorf("%v still counts as not durable", id)
+		return true
+	})
 }
 
 func TestSubmitsWaitForTheDaemon(t *testing.T) {
@@ -466,15 +470,19 @@ func TestSubmitsOfOtherProcesses(t *testing.T) {
 	})
 	d.must(err)
 	d.in.Track(rec)
-	if !d.in.dedup.isUnsynced(rec.ID) {
+	unsynced := func(id statefs.ID) bool {
+		_, is := d.in.unsynced.Load(id)
+		return is
+	}
+	if !unsynced(rec.ID) {
 		t.Error("it counts as durable")
 	}
 	d.want("the same", "return", `{}`, &Outcome{Record: rec})
-	if d.in.dedup.isUnsynced(rec.ID) {
+	if unsynced(rec.ID) {
 		t.Error("it does not count as durable")
 	}
 	own := d.submit("off", `{}`)
-	if d.in.Track(own.Record); d.in.dedup.isUnsynced(own.Record.ID) {
+	if d.in.Track(own.Record); unsynced(own.Record.ID) {
 		t.Error("one of its own counts as not durable")
 	}
 	old := *rec

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"time"
 
@@ -78,24 +79,17 @@ func claimedKey(scope, key string) string {
 
 // sums returns the claims of the round without duplicates.
 func (r *round) sums() []hashPrefix {
-	var sums []hashPrefix
-	seen := make(map[hashPrefix]bool)
-	add := func(s hashPrefix) {
-		if !seen[s] {
-			seen[s] = true
-			sums = append(sums, s)
-		}
-	}
+	sums := make(map[hashPrefix]bool)
 	for i := range r.entries {
 		e := &r.entries[i]
 		if s, ok := hashPrefixOf(e.hash); ok && e.onHit() != catalog.HitOff {
-			add(s)
+			sums[s] = true
 		}
 		if e.key != "" {
-			add(keyPrefix(e.key))
+			sums[keyPrefix(e.key)] = true
 		}
 	}
-	return sums
+	return slices.Collect(maps.Keys(sums))
 }
 
 // carryOut decides every entry and then writes all new operations at once.
@@ -164,42 +158,26 @@ func (r *round) findByKey(i int) (bool, error) {
 	if e.key == "" {
 		return false, nil
 	}
-	for _, c := range r.keys { // claimed in this round
-		if c.Key == e.key {
-			return r.useClaim(e, c, r.entry(c.ID, i))
+	for earlier := range r.entries[:i] {
+		if d := &r.entries[earlier]; d.key == e.key {
+			return e.useClaim(d.paramsHash, d.outcome)
 		}
 	}
-	claim, err := r.in.config.Tree.Keys.Find(e.key, r.in.KeysSince())
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	outcome, err := r.in.readClaimed(claim.ID)
+	outcome, paramsHash, err := r.in.findClaimed(e.key, r.in.KeysSince())
 	if err != nil || outcome.Record == nil {
 		return false, err
 	}
-	return r.useClaim(e, *claim, outcome)
+	return e.useClaim(paramsHash, outcome)
 }
 
-func (r *round) useClaim(e *entry, c statefs.KeyClaim, outcome Outcome) (bool, error) {
-	if c.RequestHash != e.paramsHash {
-		return false, &KeyReusedError{e.submission.IdempotencyKey, c.ID}
+// useClaim uses the operation of the entry's idempotency key. paramsHash is that of the submit which claimed the key.
+func (e *entry) useClaim(paramsHash string, outcome Outcome) (bool, error) {
+	if paramsHash != e.paramsHash {
+		return false, &KeyReusedError{e.submission.IdempotencyKey, outcome.Record.ID}
 	}
 	outcome.New = false
 	e.outcome = outcome
 	return true, nil
-}
-
-// entry returns the outcome of an earlier entry of the round.
-func (r *round) entry(id statefs.ID, before int) Outcome {
-	for i := range r.entries[:before] {
-		if o := r.entries[i].outcome; o.Record.ID == id {
-			return o
-		}
-	}
-	return Outcome{}
 }
 
 // FindByKey returns the operation that a submit with an idempotency key in the empty scope returned at or
@@ -211,18 +189,25 @@ func (in *Intake) FindByKey(ctx context.Context, key string, since time.Time) (O
 	case <-ctx.Done():
 		return Outcome{}, context.Cause(ctx)
 	}
-	claim, err := in.config.Tree.Keys.Find(key, since)
-	if errors.Is(err, fs.ErrNotExist) {
-		return Outcome{}, nil
-	}
-	if err != nil {
-		return Outcome{}, err
-	}
-	outcome, err := in.readClaimed(claim.ID)
+	outcome, _, err := in.findClaimed(key, since)
 	if err != nil || outcome.Record == nil {
 		return Outcome{}, err
 	}
-	return outcome, in.ensureDurable(claim.ID)
+	return outcome, in.ensureDurable(outcome.Record.ID)
+}
+
+// findClaimed returns the operation of a valid claim of an idempotency key, and the hash of the parameters that claimed
+// it; no record if there is none.
+func (in *Intake) findClaimed(key string, since time.Time) (o Outcome, paramsHash string, err error) {
+	claim, err := in.config.Tree.Keys.Find(key, since)
+	if errors.Is(err, fs.ErrNotExist) {
+		return o, "", nil
+	}
+	if err != nil {
+		return o, "", err
+	}
+	o, err = in.readClaimed(claim.ID)
+	return o, claim.RequestHash, err
 }
 
 // readClaimed returns the operation of a claim, live or finished; no record if there is none because its
@@ -244,19 +229,12 @@ func (in *Intake) readClaimed(id statefs.ID) (Outcome, error) {
 		if rec, err = in.config.Tree.ReadRecord(id); errors.Is(err, fs.ErrNotExist) {
 			return Outcome{}, nil
 		}
-		if err == nil && !rec.Status.Terminal() {
-			return Outcome{}, nil // a record without a marker: an interrupted submit that is not yet removed
+		if err != nil || !rec.Status.Terminal() { // an interrupted submit that is not yet removed has no marker either
+			return Outcome{}, err
 		}
-		return Outcome{Record: rec, State: terminal(rec)}, err
+		state = rec.Status
 	}
 	return Outcome{Record: rec, State: state}, err
-}
-
-func terminal(rec *statefs.Record) statefs.State {
-	if rec == nil {
-		return ""
-	}
-	return rec.Status
 }
 
 // findByHash finds the equal live operation and applies on_hit of the job.
