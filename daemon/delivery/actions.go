@@ -35,9 +35,7 @@ func (d *Deliveries) revive(rec *statefs.Record, name statefs.EntryName,
 			until := d.owner.Now().Add(entry.Until.Sub(entry.CreatedAt))
 			entry.Until = &until
 		}
-		if err := d.amend(rec, name, func(it *statefs.Delivery) {
-			it.State, it.Error = statefs.DeliveryPending, ""
-		}); err != nil {
+		if err := d.amend(rec, name, statefs.DeliveryPending, "", nil); err != nil {
 			return err
 		}
 		if err := d.owner.Outbox.Revive(name, entry); err != nil {
@@ -51,9 +49,7 @@ func (d *Deliveries) revive(rec *statefs.Record, name statefs.EntryName,
 
 // drop gives up a delivery.
 func (d *Deliveries) drop(rec *statefs.Record, name statefs.EntryName, by, reason string) error {
-	if err := d.amend(rec, name, func(it *statefs.Delivery) {
-		it.State, it.Error = statefs.DeliveryDropped, ""
-	}); err != nil {
+	if err := d.amend(rec, name, statefs.DeliveryDropped, "", nil); err != nil {
 		return err
 	}
 	d.logger.Warn("a delivery was given up", "entry", name, "by", by, "reason", reason)
@@ -68,9 +64,7 @@ func (d *Deliveries) hold(rec *statefs.Record, name statefs.EntryName, entry *st
 	if entry.LastError != "" {
 		reason += "; the last try: " + entry.LastError
 	}
-	if err := d.amend(rec, name, func(it *statefs.Delivery) {
-		it.State, it.Error = statefs.DeliveryManual, reason
-	}); err != nil {
+	if err := d.amend(rec, name, statefs.DeliveryManual, reason, nil); err != nil {
 		return err
 	}
 	d.logger.Info("a person set a delivery aside", "entry", name)

@@ -197,8 +197,7 @@ func (d *Deliveries) recordOutcome(ctx context.Context, name statefs.EntryName, 
 		if it == nil || state == statefs.DeliveryManual && it.State == statefs.DeliveryDropped {
 			return nil // the delivery was dropped during the try
 		}
-		settle := func(it *statefs.Delivery) { it.State, it.Error, it.Output = state, reason, output }
-		if err := d.amend(rec, name, settle); err != nil {
+		if err := d.amend(rec, name, state, reason, output); err != nil {
 			return err
 		}
 		d.publish(rec, name.Place, "")
@@ -224,11 +223,14 @@ func (d *Deliveries) recordOutcome(ctx context.Context, name statefs.EntryName, 
 	return outbox.Outcome{Settled: true}
 }
 
-// amend durably changes a delivery in a record.
-func (d *Deliveries) amend(rec *statefs.Record, name statefs.EntryName, edit func(*statefs.Delivery)) error {
+// amend durably changes the state of a delivery in a record.
+func (d *Deliveries) amend(rec *statefs.Record, name statefs.EntryName, state statefs.DeliveryStatus, reason string,
+	output *statefs.DeliveryOutput,
+) error {
 	before := rec.Deliveries
 	rec.Deliveries = slices.Clone(before) // the old slice may be read concurrently
-	edit(rec.Delivery(name.Place))
+	it := rec.Delivery(name.Place)
+	it.State, it.Error, it.Output = state, reason, output
 	if err := d.config.Amend(rec); err != nil {
 		rec.Deliveries = before
 		return err
