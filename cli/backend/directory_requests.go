@@ -17,14 +17,8 @@ import (
 )
 
 func (d *directory) Submit(_ context.Context, data json.RawMessage) (*Submitted, error) {
-	var err error
 	// Refuse malformed input now: the next daemon would have no user to report it to.
-	if submit.IsList(data) {
-		_, err = submit.ParseList(data)
-	} else {
-		_, err = submit.ParseEntry(data)
-	}
-	if err != nil {
+	if _, err := submit.ParseFile(data); err != nil {
 		return nil, exit.Usagef("%w", err)
 	}
 	name, err := d.tree.PutSubmission(data)

@@ -24,7 +24,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"sync"
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
@@ -110,15 +109,7 @@ func New(c Config) (*Deliveries, error) {
 func (d *Deliveries) Close() error { return d.dir.Close() }
 
 // Watch reconciles what changes in outbox/ until ctx ends or the watch fails.
-func (d *Deliveries) Watch(ctx context.Context) error {
-	ctx, stop := context.WithCancel(ctx)
-	var changes sync.WaitGroup
-	changes.Go(func() { d.reconcileChanges(ctx) })
-	err := d.dir.Run(ctx)
-	stop()
-	changes.Wait()
-	return err
-}
+func (d *Deliveries) Watch(ctx context.Context) error { return d.dir.RunWith(ctx, d.reconcileChanges) }
 
 // Deliver tries the entries until ctx ends.
 func (d *Deliveries) Deliver(ctx context.Context) {

@@ -26,9 +26,9 @@ func watchedName(file string) (statefs.EntryName, bool) {
 }
 
 // reconcileChanges reconciles what changes in outbox/ until ctx ends, once the daemon is ready.
-func (d *Deliveries) reconcileChanges(ctx context.Context) {
+func (d *Deliveries) reconcileChanges(ctx context.Context) error {
 	if d.config.AwaitReady(ctx) != nil {
-		return
+		return nil
 	}
 	said := make(map[statefs.EntryName]string) // the last logged error of each entry
 	odd := make(map[string]bool)
@@ -41,12 +41,12 @@ func (d *Deliveries) reconcileChanges(ctx context.Context) {
 		case <-d.scan:
 			all = true
 		case <-ctx.Done():
-			return
+			return nil
 		}
 		if all {
 			if err := d.dir.Check(); err != nil {
 				d.config.Fail(err)
-				return
+				return nil
 			}
 			more, err := d.differences(odd)
 			if err != nil {

@@ -219,16 +219,9 @@ func (l *Lanes) Run(ctx context.Context) (err error) {
 	defer parts.Wait()
 	parts.Go(func() { l.alarms.Run(ctx, l.logger) })
 	for ctx.Err() == nil {
-		watching, stop := context.WithCancel(ctx)
-		ended := make(chan error, 1)
-		go func() { ended <- l.dir.Run(watching) }()
-		err := l.reconcileOnChange(ctx, ended)
-		stop()
+		err := l.dir.RunWith(ctx, l.reconcileOnChange)
 		if _, gone := errors.AsType[*watch.GoneError](err); !gone {
-			return errors.Join(err, <-ended)
-		}
-		if endErr := <-ended; endErr != nil {
-			return endErr
+			return err
 		}
 		l.logger.Warn("lanes/ was removed or replaced; files there count again when it is watched again", "error", err)
 		if err := l.reopen(ctx); err != nil {
@@ -238,19 +231,13 @@ func (l *Lanes) Run(ctx context.Context) (err error) {
 	return nil
 }
 
-// reconcileOnChange reconciles until ctx ends, the watch ends, or the folder is replaced.
-func (l *Lanes) reconcileOnChange(ctx context.Context, ended chan error) error {
+// reconcileOnChange reconciles until ctx ends or the folder is replaced.
+func (l *Lanes) reconcileOnChange(ctx context.Context) error {
 	for {
 		select {
 		case <-l.dir.Ready():
 			l.dir.Take()
 		case <-l.wake:
-		case err := <-ended:
-			ended <- nil
-			if err == nil && ctx.Err() == nil {
-				err = errors.New("it ended without a reason")
-			}
-			return err
 		case <-ctx.Done():
 			return nil
 		}

@@ -27,6 +27,15 @@ func IsList(data []byte) bool {
 	return bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("["))
 }
 
+// ParseFile parses a JSON text that is a list of entries or a single entry.
+func ParseFile(data []byte) ([]Entry, error) {
+	if IsList(data) {
+		return ParseList(data)
+	}
+	entry, err := ParseEntry(data)
+	return []Entry{entry}, err
+}
+
 // ParseList parses a JSON array of entries. The error is a [*ListError], or an [*EntryError] for the first
 // invalid entry.
 func ParseList(data []byte) ([]Entry, error) {

@@ -69,50 +69,41 @@ func (in *inbox) watch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	watching, stop := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- dir.Run(watching) }()
-	defer func() {
-		stop()
-		<-ended //nolint:errcheck // stopped here, or its error is already returned
-	}()
-	taken, err := in.config.Owner.Inbox.Taken()
-	if err != nil {
-		return err
-	}
-	in.submitAll(ctx, taken)
-	if err := in.scan(ctx); err != nil {
-		return err
-	}
-	check := time.NewTicker(in.config.Interval)
-	defer check.Stop()
-	for {
-		select {
-		case <-dir.Ready():
-			names, rescan := dir.Take()
-			if at := slices.Index(names, straySubmission); at >= 0 {
-				names = slices.Delete(names, at, at+1)
-				in.logStrayFiles()
-			}
-			in.submitAll(ctx, names)
-			if rescan {
-				err = errors.Join(dir.Check(), in.scan(ctx))
-			}
-		case <-time.After(in.nextTry()):
-			in.submitAll(ctx, in.due(time.Now()))
-		case <-in.config.Reopened:
-			in.submitAll(ctx, slices.Sorted(maps.Keys(in.heldFor)))
-		case <-check.C:
-			err = errors.Join(dir.Check(), in.scan(ctx), in.config.Owner.Inbox.Sweep())
-		case err = <-ended:
-			ended <- err
-		case <-ctx.Done():
-			return nil
-		}
+	return dir.RunWith(ctx, func(watching context.Context) error {
+		taken, err := in.config.Owner.Inbox.Taken()
 		if err != nil {
 			return err
 		}
-	}
+		in.submitAll(ctx, taken)
+		if err := in.scan(ctx); err != nil {
+			return err
+		}
+		check := time.NewTicker(in.config.Interval)
+		defer check.Stop()
+		for err == nil {
+			select {
+			case <-dir.Ready():
+				names, rescan := dir.Take()
+				if at := slices.Index(names, straySubmission); at >= 0 {
+					names = slices.Delete(names, at, at+1)
+					in.logStrayFiles()
+				}
+				in.submitAll(ctx, names)
+				if rescan {
+					err = errors.Join(dir.Check(), in.scan(ctx))
+				}
+			case <-time.After(in.nextTry()):
+				in.submitAll(ctx, in.due(time.Now()))
+			case <-in.config.Reopened:
+				in.submitAll(ctx, slices.Sorted(maps.Keys(in.heldFor)))
+			case <-check.C:
+				err = errors.Join(dir.Check(), in.scan(ctx), in.config.Owner.Inbox.Sweep())
+			case <-watching.Done():
+				return nil
+			}
+		}
+		return err
+	})
 }
 
 // nextTry returns the time until the earliest retryAt.
@@ -277,7 +268,7 @@ func (in *inbox) takeSubmission(name string) (wait time.Duration, err error) {
 func (in *inbox) submitData(
 	ctx context.Context, name, identity string, data []byte, turn *submitTurn,
 ) ([]submit.Outcome, error) {
-	entries, err := parseSubmission(data)
+	entries, err := submit.ParseFile(data)
 	if err != nil {
 		return nil, err
 	}
@@ -295,14 +286,6 @@ func (in *inbox) submitData(
 	}
 	turn.await(requests)
 	return in.config.Intake.Submit(ctx, requests...)
-}
-
-func parseSubmission(data []byte) ([]submit.Entry, error) {
-	if submit.IsList(data) {
-		return submit.ParseList(data)
-	}
-	entry, err := submit.ParseEntry(data)
-	return []submit.Entry{entry}, err
 }
 
 // submissionFailed decides whether an error rejects a submission for good, or is transient and the

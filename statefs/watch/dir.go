@@ -142,6 +142,20 @@ func (d *Dir[K]) Run(ctx context.Context) (err error) {
 	}
 }
 
+// RunWith is Run together with handle: each ends when the other does. The context of handle is done when the watch has
+// ended.
+func (d *Dir[K]) RunWith(ctx context.Context, handle func(context.Context) error) error {
+	watching, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() {
+		defer stop()
+		ended <- d.Run(watching)
+	}()
+	err := handle(watching)
+	stop()
+	return errors.Join(err, <-ended)
+}
+
 // receive adds the key of the event's name to the set and returns the name.
 func (d *Dir[K]) receive(event fsnotify.Event) string {
 	if event.Name == d.path {
