@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -30,13 +29,12 @@ import (
 // new slots. It finds submitted operations by their key, so the next slot knows its predecessor.
 type scheduler struct {
 	config *Config
-	alarms *alarm.Alarms[string] // by endpoint name
+	alarms *alarm.Alarms[struct{}] // one, for the next slot of all schedules
 	wake   chan struct{}
 
 	strayFiles strayFileLog
-	mu         sync.Mutex // guards jobs and pending
-	jobs       map[string]*scheduled
-	pending    map[string]bool
+	mu         sync.Mutex            // guards jobs
+	jobs       map[string]*scheduled // by endpoint name
 }
 
 // scheduled is the schedule of one job. Only the goroutine of the scheduler changes it, under the
@@ -66,68 +64,32 @@ type scheduleState struct {
 const scheduleVersion = 1
 
 func newScheduler(c *Config) *scheduler {
-	s := &scheduler{
-		config: c, wake: make(chan struct{}, 1), jobs: make(map[string]*scheduled),
-		pending: make(map[string]bool),
-	}
-	s.alarms = alarm.New(c.Owner.Now, c.Uptime, func(endpoint string) { s.enqueue(endpoint) })
-	s.alarms.OnClockSet = s.enqueueAll
+	s := &scheduler{config: c, wake: make(chan struct{}, 1), jobs: make(map[string]*scheduled)}
+	s.alarms = alarm.New(c.Owner.Now, c.Uptime, func(struct{}) { s.reconcileSoon() })
+	s.alarms.OnClockSet = s.reconcileSoon // past slots may lie in the future again
 	return s
 }
 
-// enqueue requests a reconcile of the schedules of jobs. It never blocks.
-func (s *scheduler) enqueue(endpoints ...string) {
-	s.mu.Lock()
-	for _, endpoint := range endpoints {
-		s.pending[endpoint] = true
-	}
-	s.mu.Unlock()
+// reconcileSoon requests a reconcile. It never blocks.
+func (s *scheduler) reconcileSoon() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
 	}
 }
 
-// straySchedules is enqueued in place of an endpoint to check schedules/ for stray files.
-const straySchedules = ""
-
-// enqueueAll enqueues all schedules: after the clock was set, past slots may lie in the future
-// again.
-func (s *scheduler) enqueueAll() {
-	s.mu.Lock()
-	all := slices.Collect(maps.Keys(s.jobs))
-	s.mu.Unlock()
-	s.enqueue(append(all, straySchedules)...)
-}
-
 // run starts jobs by their schedules until ctx ends.
 func (s *scheduler) run(ctx context.Context) {
-	for ctx.Err() == nil {
-		changed := s.config.Catalog.Changed()
-		s.loadSchedules()
-		s.logStrayFiles()
-		s.serve(ctx, changed)
-	}
-}
-
-// serve reconciles the enqueued schedules until the jobs change or ctx ends.
-func (s *scheduler) serve(ctx context.Context, changed <-chan struct{}) {
+	changed := s.config.Catalog.Changed()
+	s.loadSchedules()
 	for {
-		s.mu.Lock()
-		wanted := s.pending
-		s.pending = make(map[string]bool)
-		s.mu.Unlock()
-		for endpoint := range wanted {
-			if endpoint == straySchedules {
-				s.logStrayFiles()
-				continue
-			}
-			s.reconcile(ctx, endpoint)
-		}
+		s.logStrayFiles()
+		s.reconcile(ctx)
 		select {
 		case <-s.wake:
 		case <-changed:
-			return
+			changed = s.config.Catalog.Changed()
+			s.loadSchedules()
 		case <-ctx.Done():
 			return
 		}
@@ -155,16 +117,10 @@ func (s *scheduler) loadSchedules() {
 		s.mu.Lock()
 		s.jobs[endpoint] = &scheduled{def: def, state: kept}
 		s.mu.Unlock()
-		s.enqueue(endpoint)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for endpoint := range s.jobs {
-		if !there[endpoint] {
-			delete(s.jobs, endpoint)
-			s.alarms.Set(endpoint, time.Time{}, 0)
-		}
-	}
+	maps.DeleteFunc(s.jobs, func(endpoint string, _ *scheduled) bool { return !there[endpoint] })
 }
 
 // loadState reads the state of a schedule. A schedule that is new, or whose job, expression or time
@@ -222,19 +178,24 @@ func (s *scheduler) writeState(def *catalog.Definition, kept scheduleState) erro
 	return s.config.Owner.Schedules.Write(def.Endpoint(), data)
 }
 
-// reconcile fires the due slots of a schedule, and sets the alarm for the next one.
-func (s *scheduler) reconcile(ctx context.Context, endpoint string) {
-	job := s.jobs[endpoint] // only this goroutine changes jobs
-	if job == nil || s.config.Stopping() {
-		return // what is due now is for the next daemon
+// reconcile fires the due slots of all schedules, and sets the alarm for the next one. There are few schedules, and each
+// needs one look at the file that disables it.
+func (s *scheduler) reconcile(ctx context.Context) {
+	var next time.Time
+	var retry time.Duration
+	for _, job := range s.jobs { // only this goroutine changes jobs
+		if s.config.Stopping() {
+			return // what is due now is for the next daemon
+		}
+		at, err := s.fire(ctx, job)
+		if err != nil {
+			s.failed(job.def.Address(), err)
+			retry = s.config.Uptime() + scheduleRetryInterval
+		} else if !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
 	}
-	next, err := s.fire(ctx, job)
-	if err != nil {
-		s.failed(job.def.Address(), err)
-		s.alarms.Set(endpoint, time.Time{}, s.config.Uptime()+scheduleRetryInterval)
-		return
-	}
-	s.alarms.Set(endpoint, next, 0)
+	s.alarms.Set(struct{}{}, next, retry)
 }
 
 // scheduleRetryInterval is the delay before a slot that could not be fired is retried.

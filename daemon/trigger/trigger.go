@@ -69,6 +69,6 @@ func (t *Trigger) Run(ctx context.Context) {
 
 // CheckClock compares all schedules with the clock, which may have been set.
 func (t *Trigger) CheckClock() {
-	t.scheduler.enqueueAll()
+	t.scheduler.reconcileSoon()
 	t.scheduler.alarms.Rearm()
 }
