@@ -21,7 +21,7 @@ func (s *Store) build(ctx context.Context) {
 	for {
 		count, err := s.readAll(ctx)
 		if err == nil {
-			err = s.do(ctx, change{sync: true, complete: true})
+			err = s.do(ctx, change{apply: s.complete, sync: true})
 		}
 		if err == nil {
 			s.buildFinished()
@@ -41,6 +41,11 @@ func (s *Store) build(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// complete records that every record has been read.
+func (s *Store) complete(x index) error {
+	return s.changeState(x, func(state *fileState) { state.Complete = true })
 }
 
 func (s *Store) readAll(ctx context.Context) (count int, err error) {

@@ -238,37 +238,39 @@ func (f *indexFile) putState(x index, state fileState) error {
 	return x.meta.Put(keyState, data)
 }
 
-// changeState changes the state in a synced transaction, which makes everything written before
-// durable too.
-func (f *indexFile) changeState(change func(*fileState)) error {
-	f.db.NoSync = false
-	defer func() { f.db.NoSync = true }()
-	return f.db.Update(func(tx *bolt.Tx) error {
-		x := indexOf(tx)
-		state, err := x.state()
-		if err != nil {
-			return err
-		}
-		change(&state)
-		return f.putState(x, state)
-	})
+func (f *indexFile) changeState(x index, change func(*fileState)) error {
+	state, err := x.state()
+	if err != nil {
+		return err
+	}
+	change(&state)
+	return f.putState(x, state)
 }
 
-// mode is the state of the file after a transaction: durable, and containing every record.
-type mode struct{ synced, complete bool }
+// setClean marks the file as clean or not, in a synced transaction, which makes everything written before durable too.
+func (f *indexFile) setClean(clean bool) error {
+	f.db.NoSync = false
+	defer func() { f.db.NoSync = true }()
+	err := f.db.Update(func(tx *bolt.Tx) error {
+		return f.changeState(indexOf(tx), func(s *fileState) { s.Clean = clean })
+	})
+	if err == nil {
+		f.clean = clean
+	}
+	return err
+}
 
-// update makes the changes of work in one transaction. Before the first write after
-// a sync, it marks the file as not clean.
-func (f *indexFile) update(mode mode, work []func(index) error) (err error) {
+// update makes the changes of work in one transaction, and the whole file durable if durable is set. Before the first
+// write after that, it marks the file as not clean.
+func (f *indexFile) update(durable bool, work []func(index) error) (err error) {
 	f.dbMu.RLock()
 	defer f.dbMu.RUnlock()
 	defer recoverDamage(&err)()
 	if len(work) > 0 {
 		if f.clean {
-			if err := f.changeState(func(f *fileState) { f.Clean = false }); err != nil {
+			if err := f.setClean(false); err != nil {
 				return err
 			}
-			f.clean = false
 		}
 		if err := f.db.Update(func(tx *bolt.Tx) error {
 			x := indexOf(tx)
@@ -282,14 +284,10 @@ func (f *indexFile) update(mode mode, work []func(index) error) (err error) {
 			return err
 		}
 	}
-	if !mode.synced || f.clean && !mode.complete {
+	if !durable || f.clean {
 		return nil
 	}
-	if err := f.changeState(func(f *fileState) { f.Clean, f.Complete = true, f.Complete || mode.complete }); err != nil {
-		return err
-	}
-	f.clean = true
-	return nil
+	return f.setClean(true)
 }
 
 // view reads in a transaction. If the file turns out to be damaged, it makes the writer rebuild it.

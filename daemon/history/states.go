@@ -35,7 +35,7 @@ func (s *Store) CountStates(ctx context.Context, live *LiveView) (states map[sta
 	return states, err
 }
 
-// withHidden returns a view with the hidden rows too, apart from those that Rows has newer versions of: an operation
+// withHidden returns a view in which Rows has the hidden rows too, unless it has newer versions of them: an operation
 // without a marker counts until it is in the index.
 func (v *LiveView) withHidden() *LiveView {
 	all := &LiveView{Index: v.Index}

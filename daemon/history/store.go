@@ -62,8 +62,6 @@ type change struct {
 	mustSucceed bool
 	// sync makes the whole file durable.
 	sync bool
-	// complete means that every record has been read; it needs sync.
-	complete bool
 	// caughtUp means that the changes enqueued before it are the ends from before the start.
 	caughtUp bool
 	// done receives the outcome, unless it is nil. It has capacity for it.
@@ -324,15 +322,15 @@ func (w *writer) signalBuiltLocked() {
 }
 
 func (w *writer) transact(batch []change) error {
-	var mode mode
+	durable := false
 	var work []func(index) error
 	for i := range batch {
-		mode.synced, mode.complete = mode.synced || batch[i].sync, mode.complete || batch[i].complete
+		durable = durable || batch[i].sync
 		if batch[i].apply != nil {
 			work = append(work, batch[i].apply)
 		}
 	}
-	return w.update(mode, work)
+	return w.update(durable, work)
 }
 
 // noteWriteResult records whether the index can be written, and logs when that changes.

@@ -97,8 +97,8 @@ var mutants = []mutant{
 	},
 	{
 		"an entry goes before the record says what became of it", "daemon/delivery/try.go",
-		"if err := d.amend(rec, name, settle); err != nil {",
-		"if err := errors.Join(d.owner.Outbox.Remove(name), d.amend(rec, name, settle)); err != nil {",
+		"if err := d.amend(rec, name, state, reason, output); err != nil {",
+		"if err := errors.Join(d.owner.Outbox.Remove(name), d.amend(rec, name, state, reason, output)); err != nil {",
 		"TestEveryCrashPoint/deliver", "./internal/torture", false,
 	},
 	{
