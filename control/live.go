@@ -227,7 +227,7 @@ func (s *liveTable) liveView(q *history.Query) (*history.LiveView, map[statefs.I
 	living, unsettled, ok := s.daemon.LiveIndex()
 	if !ok {
 		rows, foreign, err := s.liveRows(q)
-		return &history.LiveView{Rows: rows}, foreign, err
+		return &history.LiveView{Index: new(history.LiveIndex), Rows: rows}, foreign, err
 	}
 	out := &history.LiveView{Index: living}
 	foreign := make(map[statefs.ID]bool)

@@ -40,7 +40,7 @@ type match struct {
 // List returns the matching operations, live and ended, the newest first. live are the rows of live
 // operations, read before the call: an operation that has ended since counts as ended.
 func (s *Store) List(ctx context.Context, q *Query, live []Packed) (Page, error) {
-	return s.ListOf(ctx, q, &LiveView{Rows: live})
+	return s.ListOf(ctx, q, &LiveView{Index: new(LiveIndex), Rows: live})
 }
 
 // endedSlack is how many live matches are collected beyond a page: so many may end while the list

@@ -2,6 +2,7 @@ package history
 
 import (
 	"bytes"
+	"iter"
 	"slices"
 	"sync"
 
@@ -152,16 +153,34 @@ func (l *LiveIndex) take(id statefs.ID, row Packed) (e liveRow, has bool) {
 // find returns the position of a key, or where it belongs.
 func (l *LiveIndex) find(key []byte) (block, at int, has bool) {
 	block, has = slices.BinarySearchFunc(l.blocks, key,
-		func(b []liveRow, key []byte) int { return bytes.Compare(b[0].key[:], key) })
+		func(b []liveRow, key []byte) int { return b[0].compare(key) })
 	if !has && block > 0 {
 		block--
 	}
 	if block == len(l.blocks) {
 		return block, 0, false
 	}
-	at, has = slices.BinarySearchFunc(l.blocks[block], key,
-		func(e liveRow, key []byte) int { return bytes.Compare(e.key[:], key) })
+	at, has = slices.BinarySearchFunc(l.blocks[block], key, liveRow.compare)
 	return block, at, has
+}
+
+func (e liveRow) compare(key []byte) int { return bytes.Compare(e.key[:], key) }
+
+// backward ranges over the rows behind a cursor, the newest first; nil means all rows.
+func (l *LiveIndex) backward(after *Cursor) iter.Seq[*liveRow] {
+	return func(yield func(*liveRow) bool) {
+		for _, block := range slices.Backward(l.blocks) {
+			at := len(block)
+			if after != nil {
+				at, _ = slices.BinarySearchFunc(block, after.key, liveRow.compare)
+			}
+			for at--; at >= 0; at-- {
+				if !yield(&block[at]) {
+					return
+				}
+			}
+		}
+	}
 }
 
 func (l *LiveIndex) counter(r *parsedRow) *liveCount {

@@ -11,7 +11,6 @@ import (
 
 // LiveView is the set of live operations for one list.
 type LiveView struct {
-	// Index may be nil.
 	Index *LiveIndex
 	// Rows are operations missing from Index, and newer versions of some that are in it.
 	Rows []Packed
@@ -36,24 +35,19 @@ type liveSnapshot struct {
 // The caller must call close.
 func (v *LiveView) snapshot(f *filter, want int) *liveSnapshot {
 	g, l := v.newSnapshot(), v.Index
-	if l == nil {
-		g.all = true
-		return g
-	}
 	s := liveSearch{filter: f, liveSnapshot: g, want: want, verdicts: make(map[*liveCount]bool)}
+	counted := f.counted() && f.since == 0 && f.until == 0
+	var rows []liveRow
 	l.mu.Lock()
 	l.register(g)
-	counted := f.counted() && f.since == 0 && f.until == 0
 	if counted {
 		s.sum(l)
-		if f.Sort != ByUpdated {
-			s.walk(l)
-			l.mu.Unlock()
-			return g
-		}
 	}
-	g.all = true
-	rows := s.scan(l, !counted)
+	if counted && f.Sort != ByUpdated {
+		s.walk(l)
+	} else {
+		rows = s.scan(l, !counted)
+	}
 	l.mu.Unlock()
 	for i := range rows {
 		if r, err := rows[i].row.parse(); err == nil && s.matches(&r) {
@@ -88,9 +82,6 @@ func (l *LiveIndex) register(g *liveSnapshot) {
 
 // close ends the snapshot, and returns the operations that have begun to end since.
 func (g *liveSnapshot) close(l *LiveIndex) []liveRow {
-	if l == nil {
-		return nil
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.snapshots, g)
@@ -160,37 +151,19 @@ func sumOf(totals map[statefs.State]int) (sum int) {
 // walk collects matches from the cursor to older rows, until there are enough.
 func (s *liveSearch) walk(l *LiveIndex) {
 	total := sumOf(s.totals)
-	if total == 0 {
-		s.all = true
+	if s.all = total == 0; s.all {
 		return
 	}
-	block, at := len(l.blocks)-1, -1
-	if block >= 0 {
-		at = len(l.blocks[block]) - 1
-	}
-	if s.After != nil {
-		if block, at, _ = l.find(s.After.key); block == len(l.blocks) {
-			block--
+	for e := range l.backward(s.After) {
+		if !s.canMatch(e.count) || s.hidden[e.key] {
+			continue
 		}
-		at--
-	}
-	for ; block >= 0; block-- {
-		for ; at >= 0; at-- {
-			e := &l.blocks[block][at]
-			if !s.canMatch(e.count) || s.hidden[e.key] {
-				continue
-			}
-			if len(s.found) == s.want {
-				return
-			}
-			s.found = append(s.found, match{bytes.Clone(e.key[:]), e.row, true})
-			if len(s.found) == total {
-				s.all = true // there are no more
-				return
-			}
+		if len(s.found) == s.want {
+			return
 		}
-		if block > 0 {
-			at = len(l.blocks[block-1]) - 1
+		s.found = append(s.found, match{bytes.Clone(e.key[:]), e.row, true})
+		if len(s.found) == total {
+			break // there are no more
 		}
 	}
 	s.all = true
@@ -199,25 +172,23 @@ func (s *liveSearch) walk(l *LiveIndex) {
 // scan examines all rows, the newest first, and offers the matching ones. It returns the rows that
 // have to be decoded first: that takes long and needs no lock.
 func (s *liveSearch) scan(l *LiveIndex, count bool) (rest []liveRow) {
+	s.all = true
 	later, key, endpoint := s.needsParsing(), []byte(s.Key), []byte(s.Endpoint)
-	for _, block := range slices.Backward(l.blocks) {
-		for i := len(block) - 1; i >= 0; i-- {
-			e := &block[i]
-			switch {
-			case !s.canMatch(e.count) || s.updatedSince != 0 && e.updated < s.updatedSince ||
-				!s.matchesTimes(timeOf(e.key[:])) || s.hidden[e.key],
-				s.Attention && !e.needsPerson():
-			case later && (!bytes.Contains(e.row, key) || !bytes.Contains(e.row, endpoint) || s.Tag != "" &&
-				!bytes.Contains(e.row, s.tag)):
-				// Most rows can be excluded without decoding them.
-			case later:
-				rest = append(rest, *e)
-			default:
-				if count {
-					s.totals[e.state()]++
-				}
-				s.offer(e)
+	for e := range l.backward(nil) {
+		switch {
+		case !s.canMatch(e.count) || s.updatedSince != 0 && e.updated < s.updatedSince ||
+			!s.matchesTimes(timeOf(e.key[:])) || s.hidden[e.key],
+			s.Attention && !e.needsPerson():
+		case later && (!bytes.Contains(e.row, key) || !bytes.Contains(e.row, endpoint) || s.Tag != "" &&
+			!bytes.Contains(e.row, s.tag)):
+			// Most rows can be excluded without decoding them.
+		case later:
+			rest = append(rest, *e)
+		default:
+			if count {
+				s.totals[e.state()]++
 			}
+			s.offer(e)
 		}
 	}
 	return rest
