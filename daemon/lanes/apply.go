@@ -63,19 +63,18 @@ func (s *lane) state(every bool, all *file) applied {
 // apply applies changed lane states to the queue and publishes the changes.
 func (l *Lanes) apply(now time.Time) {
 	every := l.byName[statefs.AllLanes].files[statefs.LanePaused].exists
-	closed, paused := make(map[string]statefs.LaneHold), make(map[string]statefs.LaneHold)
+	holds := make(map[statefs.LaneFile]statefs.LaneHold)
 	reopened, repaused := false, false
 	var changes []Change
-	for name, s := range l.byName { // before the queue applies the pauses
-		if p := s.files[statefs.LanePaused]; p.exists {
-			paused[name] = p.value.Hold
+	for name, s := range l.byName {
+		for control, f := range s.files {
+			if f.exists {
+				holds[statefs.LaneFile{Lane: name, Control: control}] = f.value.Hold
+			}
 		}
 	}
-	l.paused.Store(&paused)
+	l.holds.Store(&holds) // before the queue applies the pauses
 	for name, s := range l.byName {
-		if c := s.files[statefs.LaneClosed]; c.exists {
-			closed[name] = c.value.Hold
-		}
 		says := s.state(every && name != statefs.AllLanes, l.byName[statefs.AllLanes].files[statefs.LaneCapacity])
 		if says == s.published && l.reconciled {
 			continue
@@ -92,7 +91,6 @@ func (l *Lanes) apply(now time.Time) {
 	if len(changes) > 0 {
 		l.queue.SetLanes(changes...)
 	}
-	l.closed.Store(&closed)
 	l.reconciled = true
 	if repaused {
 		l.queue.Changed() // a new reason or end time, which the queue does not know

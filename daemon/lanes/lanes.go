@@ -103,10 +103,9 @@ type Lanes struct {
 	// reconciled is set by the first reconcile. Only changes after it are published.
 	reconciled bool
 
-	// closed holds the closed lanes. Submits read it without waiting for a reconcile.
-	closed atomic.Pointer[map[string]statefs.LaneHold]
-	// paused holds the paused lanes, to explain why an operation waits.
-	paused atomic.Pointer[map[string]statefs.LaneHold]
+	// holds has the pauses and closes by their files. Submits, and what explains why an operation waits, read it without
+	// waiting for a reconcile.
+	holds atomic.Pointer[map[statefs.LaneFile]statefs.LaneHold]
 	// reopened wakes submissions that wait. It gets a value when a lane accepts submits again or
 	// its close changes.
 	reopened chan struct{}
@@ -157,8 +156,7 @@ func New(c Config) (*Lanes, error) {
 		s.published = applied{config: config.Lane, capacity: config.Capacity}
 		l.byName[name] = s
 	}
-	l.closed.Store(&map[string]statefs.LaneHold{})
-	l.paused.Store(&map[string]statefs.LaneHold{})
+	l.holds.Store(&map[statefs.LaneFile]statefs.LaneHold{})
 	l.reopened = make(chan struct{}, 1)
 	l.rotation.last = make(map[string]uint64)
 	if err := l.open(); err != nil {

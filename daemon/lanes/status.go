@@ -96,7 +96,7 @@ const RetryAfterClosed = time.Minute
 // Check refuses new operations; a list is refused as a whole. It returns a *submit.OptionError for
 // an unknown lane or limit, and a *submit.BusyError for a closed lane.
 func (l *Lanes) Check(all []statefs.Submission) error {
-	closed := *l.closed.Load()
+	holds := *l.holds.Load()
 	for i := range all {
 		s := &all[i]
 		name := cmp.Or(s.Lane, statefs.DefaultLane)
@@ -111,7 +111,7 @@ func (l *Lanes) Check(all []statefs.Submission) error {
 			}
 		}
 		for _, at := range []string{name, statefs.AllLanes} {
-			if hold, is := closed[at]; is {
+			if hold, is := holds[statefs.LaneFile{Lane: at, Control: statefs.LaneClosed}]; is {
 				return laneClosed(at, hold, l.owner.Now())
 			}
 		}
@@ -166,9 +166,9 @@ func laneClosed(name string, hold statefs.LaneHold, now time.Time) error {
 // Pause returns why and until when a lane is paused, by its own file or by that of all lanes, whichever
 // lasts longer.
 func (l *Lanes) Pause(lane string) (hold statefs.LaneHold, is bool) {
-	paused := *l.paused.Load()
-	hold, is = paused[lane]
-	if all, every := paused[statefs.AllLanes]; every &&
+	holds := *l.holds.Load()
+	hold, is = holds[pausedFile(lane)]
+	if all, every := holds[pausedFile(statefs.AllLanes)]; every &&
 		(!is || hold.Until != nil && (all.Until == nil || all.Until.After(*hold.Until))) {
 		return all, true
 	}

@@ -231,6 +231,31 @@ func TestRunReportsAClosedWatcher(t *testing.T) {
 	}
 }
 
+func TestRunWithEndsBoth(t *testing.T) {
+	t.Parallel()
+	until := func(ctx context.Context) error {
+		<-ctx.Done()
+		return nil
+	}
+	d := openDir(t, t.TempDir(), Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	must(t, d.RunWith(ctx, until))
+	d = openDir(t, t.TempDir(), Options{})
+	must(t, d.Close())
+	if err := d.RunWith(t.Context(), until); !errors.Is(err, errStopped) {
+		t.Errorf("a closed watcher: %v", err)
+	}
+	d = openDir(t, t.TempDir(), Options{})
+	failed := errors.New("the folder cannot be listed")
+	if err := d.RunWith(t.Context(), func(context.Context) error { return failed }); !errors.Is(err, failed) {
+		t.Errorf("handle fails: %v", err)
+	}
+	if err := d.Check(); !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("Check after RunWith: %v", err)
+	}
+}
+
 func TestOpenDirErrors(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
