@@ -178,8 +178,8 @@ func (s *scheduler) writeState(def *catalog.Definition, kept scheduleState) erro
 	return s.config.Owner.Schedules.Write(def.Endpoint(), data)
 }
 
-// reconcile fires the due slots of all schedules, and sets the alarm for the next one. There are few schedules, and each
-// needs one look at the file that disables it.
+// reconcile fires the due slots of all schedules, and sets the alarm for the next one. A schedule that is not due costs
+// one search for the file that disables it.
 func (s *scheduler) reconcile(ctx context.Context) {
 	var next time.Time
 	var retry time.Duration
