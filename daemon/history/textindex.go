@@ -27,12 +27,6 @@ type posting [segmentSize / 64]uint64
 func (p *posting) set(row uint64)      { p[row/64] |= 1 << (row % 64) }
 func (p *posting) has(row uint64) bool { return p[row/64]&(1<<(row%64)) != 0 }
 
-func (p *posting) and(other *posting) {
-	for i := range p {
-		p[i] &= other[i]
-	}
-}
-
 func (p *posting) count() (n int) {
 	for _, word := range p {
 		n += bits.OnesCount64(word)
@@ -210,7 +204,10 @@ func (x index) rowsContaining(segment uint64, text []byte) (all posting, damaged
 		if !ok {
 			return all, true
 		}
-		if all.and(&p); all == (posting{}) {
+		for i := range all {
+			all[i] &= p[i]
+		}
+		if all == (posting{}) {
 			break
 		}
 	}

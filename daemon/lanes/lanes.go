@@ -45,6 +45,19 @@ type Config struct {
 	Uptime func() time.Duration // how long the daemon has run
 }
 
+// LaneConfig is the configuration of a lane. The zero value starts nothing, because its capacity is
+// 0.
+type LaneConfig struct {
+	queue.Lane
+	// Env holds NAME=value entries for every command that starts in the lane. Entries of the job
+	// override them.
+	Env []string
+	// Rotate maps a variable to its values, which successive runs get in rotation.
+	Rotate map[string][]string
+	// Breaker pauses the lane after failures; nil disables it.
+	Breaker *breaker.Settings
+}
+
 // Queue decides what starts in the lanes, and knows what has started. It may call TrialChanged and HasStart while its
 // lock is held.
 type Queue interface {

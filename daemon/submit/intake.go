@@ -69,6 +69,18 @@ func (e *EntryError) Error() string { return fmt.Sprintf("entry %d: %v", e.Index
 
 func (e *EntryError) Unwrap() error { return e.Err }
 
+// Refused reports whether an error of a submit is permanent: the same submit will be refused again. All other
+// errors depend on the machine or the moment.
+func Refused(err error) bool {
+	return is[*ListError](err) || is[*OptionError](err) || is[*UnknownJobError](err) || is[*ConflictError](err) ||
+		is[*KeyReusedError](err) || is[*catalog.ParamError](err)
+}
+
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}
+
 // Request is one submit: a job, its parameters and the options.
 type Request struct {
 	Definition *catalog.Definition
