@@ -182,7 +182,7 @@ func TestParentsAreKept(t *testing.T) {
 	second, waits := child(submit.Options{After: []statefs.ID{lives}})
 	failed := b.submit("fails", "")
 	b.awaitEnd(failed)
-	manual := b.after("count", "", failed)
+	manual := b.after("fails", "", failed) // no equal operation lives, which its retry would wait for
 	held, paused := child(submit.Options{After: []statefs.ID{lives}})
 	b.awaitState(first, statefs.Scheduled)
 	b.awaitWaiting(waits, statefs.WaitsForOthers)

@@ -28,7 +28,7 @@ func watchedName(file string) (statefs.EntryName, bool) {
 // reconcileChanges reconciles what changes in outbox/ until ctx ends, once the daemon is ready.
 func (d *Deliveries) reconcileChanges(ctx context.Context) error {
 	if d.config.AwaitReady(ctx) != nil {
-		return nil
+		return nil //nolint:nilerr // the daemon ends, and the watch with it
 	}
 	said := make(map[statefs.EntryName]string) // the last logged error of each entry
 	odd := make(map[string]bool)

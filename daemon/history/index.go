@@ -24,9 +24,19 @@ type namedBucket struct {
 
 func (x *index) buckets() []namedBucket {
 	return []namedBucket{
-		{"meta", &x.meta}, {"rows", &x.rows}, {"id", &x.id}, {"created", &x.created}, {"updated", &x.updated},
-		{"counts", &x.counts}, {"referred", &x.referred}, {"doomed", &x.deleting}, {"unread", &x.unread},
-		{"tags", &x.tags}, {"grams", &x.grams}, {"gone", &x.gone}, {"forget", &x.forget},
+		{"meta", &x.meta},
+		{"rows", &x.rows},
+		{"id", &x.id},
+		{"created", &x.created},
+		{"updated", &x.updated},
+		{"counts", &x.counts},
+		{"referred", &x.referred},
+		{"doomed", &x.deleting},
+		{"unread", &x.unread},
+		{"tags", &x.tags},
+		{"grams", &x.grams},
+		{"gone", &x.gone},
+		{"forget", &x.forget},
 	}
 }
 
