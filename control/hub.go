@@ -30,10 +30,7 @@ func newHub(tree *statefs.Tree, options watch.Options) (*hub, error) {
 	if err != nil {
 		return nil, fmt.Errorf("follow operations: %w", err)
 	}
-	logs, err := watch.OpenFiles(options)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("follow logs: %w", err), jobs.Close())
-	}
+	logs := watch.OpenFiles(options)
 	return &hub{tree: tree, jobs: jobs, logs: logs, followers: make(map[statefs.ID][]*follower)}, nil
 }
 

@@ -143,9 +143,7 @@ func New(config Config) (*Daemon, error) {
 	if d.dir, err = watch.OpenDir(config.Owner.JobsDir(), d.watchKeyOf, config.Watch); err != nil {
 		return nil, fmt.Errorf("watch %s: %w", config.Owner.JobsDir(), err)
 	}
-	if d.files, err = watch.OpenFiles(config.Watch); err != nil {
-		return nil, errors.Join(fmt.Errorf("watch logs: %w", err), d.dir.Close())
-	}
+	d.files = watch.OpenFiles(config.Watch)
 	d.workHost.Files = d.files
 	if d.Lanes, err = lanes.New(lanes.Config{
 		Owner: config.Owner, Queue: d.admission, Lanes: config.Lanes, Limits: config.Limits, Events: config.Events,

@@ -121,13 +121,13 @@ var mutants = []mutant{
 		".", "./statefs/files", false,
 	},
 	{
-		"an overflow asks for no rescan", "statefs/watch/dir.go", "\t\td.overflows.Add(1)\n\t}\n\td.set.requestRescan()\n",
-		"\t\td.overflows.Add(1)\n\t}\n",
+		"an overflow asks for no rescan", "statefs/watch/watcher.go", "\t\ts.overflows.Add(1)\n\t}\n\ts.lost()\n",
+		"\t\ts.overflows.Add(1)\n\t}\n",
 		".", "./statefs/watch", false,
 	},
 	{
-		"the errors of the watcher are not read", "statefs/watch/dir.go",
-		"events, faults = d.watcher.Events, d.watcher.Errors", "events, faults = d.watcher.Events, nil",
+		"the errors of the watcher are not read", "statefs/watch/watcher.go",
+		"events, faults = s.watcher.Events, s.watcher.Errors", "events, faults = s.watcher.Events, nil",
 		"TestUnreliableEvents", "./statefs/watch", true,
 	},
 	{

@@ -96,7 +96,7 @@ func BenchmarkSubscribe(b *testing.B) {
 				}
 				took += time.Since(began)
 				heap = liveHeap() - before
-				if stats := f.Stats(); stats.Subscribers != count || stats.Paths != paths {
+				if stats := statsOf(f); stats.Subscribers != count || stats.Paths != paths {
 					b.Fatalf("stats %+v", stats)
 				}
 				for _, cancel := range cancels {

@@ -8,10 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	"github.com/fsnotify/fsnotify"
 )
@@ -21,22 +19,14 @@ import (
 //
 // All methods may be called by any goroutine at any time; Run only by one.
 type Dir[K comparable] struct {
-	path    string // absolute
-	key     func(name string) (K, bool)
-	options Options
-	mode    Mode
-	watcher *fsnotify.Watcher // nil if none is available
-	set     *pending[K]
+	source
+	path string // absolute
+	key  func(name string) (K, bool)
+	set  *pending[K]
 
-	root   *os.Root    // holds the folder, so that its inode is not reused
 	opened fs.FileInfo // of root
 
-	events, unknown, overflows, failures, rescans atomic.Uint64
-
-	running   atomic.Bool
-	closed    atomic.Bool
-	closeOnce sync.Once
-	closeErr  error
+	unknown, rescans atomic.Uint64
 }
 
 // OpenDir watches the folder dir, which must exist. The watch is in place when
@@ -65,8 +55,15 @@ func OpenDir[K comparable](dir string, key func(name string) (K, bool), o Option
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("watch folder %s: %w", path, err), root.Close())
 	}
-	d := &Dir[K]{path: path, key: key, options: o.withDefaults(), set: newPending[K](), root: root, opened: opened}
-	d.mode = d.start()
+	d := &Dir[K]{path: path, key: key, set: newPending[K](), opened: opened}
+	d.root = root
+	d.open("watch folder "+path, o, d.set.requestRescan)
+	if d.watcher != nil {
+		d.mode = d.start()
+	}
+	if d.mode.Name == ModeScan {
+		d.ticker.Reset(d.options.ScanInterval)
+	}
 	if err := d.Check(); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
@@ -75,18 +72,15 @@ func OpenDir[K comparable](dir string, key func(name string) (K, bool), o Option
 
 // start adds the watch and determines whether it is reliable.
 func (d *Dir[K]) start() Mode {
-	watcher, err := fsnotify.NewBufferedWatcher(eventBuffer)
-	if err != nil {
-		return Mode{ModeScan, explainNoInstance(err)}
+	if err := d.watcher.Add(d.path); err != nil {
+		err = errors.Join(err, closeWatcher(d.watcher))
+		d.watcher = nil
+		return Mode{ModeScan, explainNoWatch(err)}
 	}
-	if err := watcher.Add(d.path); err != nil {
-		return Mode{ModeScan, explainNoWatch(errors.Join(err, closeWatcher(watcher)))}
-	}
-	d.watcher = watcher
 	if kind := remoteKind(d.path); kind != "" {
 		return Mode{ModeScan, kind + ": changes made elsewhere send no events"}
 	}
-	seen, err := d.probe(watcher)
+	seen, err := d.probe()
 	switch {
 	case err != nil:
 		return Mode{ModeInotify, fmt.Sprintf("not verified, as no probe file could be made: %v", err)}
@@ -99,47 +93,8 @@ func (d *Dir[K]) start() Mode {
 // Run reads events until ctx is done, and then returns nil. It returns an error if the watcher
 // fails permanently; later changes are not noticed, so treat that as fatal. When it returns,
 // everything the Dir held is released.
-func (d *Dir[K]) Run(ctx context.Context) (err error) {
-	if !d.running.CompareAndSwap(false, true) {
-		return fmt.Errorf("watch folder %s: already running", d.path)
-	}
-	defer func() { err = errors.Join(err, d.Close()) }()
-
-	var (
-		events <-chan fsnotify.Event
-		faults <-chan error
-		tick   <-chan time.Time
-	)
-	if d.watcher != nil {
-		events, faults = d.watcher.Events, d.watcher.Errors
-	}
-	if d.mode.Name == ModeScan {
-		ticker := time.NewTicker(d.options.ScanInterval)
-		defer ticker.Stop()
-		tick = ticker.C
-	}
-	inARow := 0
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick:
-			d.set.requestRescan()
-		case event, ok := <-events:
-			if !ok {
-				return fmt.Errorf("watch folder %s: %w", d.path, errStopped)
-			}
-			inARow = 0
-			d.receive(event)
-		case fault, ok := <-faults:
-			if !ok {
-				return fmt.Errorf("watch folder %s: %w", d.path, errStopped)
-			}
-			if inARow++; d.recordError(fault) && inARow >= maxFaults {
-				return fmt.Errorf("watch folder %s: %d errors in a row: %w", d.path, inARow, fault)
-			}
-		}
-	}
+func (d *Dir[K]) Run(ctx context.Context) error {
+	return d.run(ctx, func(event fsnotify.Event) { d.receive(event) }, d.set.requestRescan)
 }
 
 // RunWith is Run together with handle: each ends when the other does. The context of handle is done when the watch has
@@ -178,19 +133,6 @@ func (d *Dir[K]) receive(event fsnotify.Event) string {
 	return name
 }
 
-// recordError counts an error of the watcher and reports whether it is unexpected. An overflow may
-// happen at any time and is repaired by the rescan.
-func (d *Dir[K]) recordError(err error) (unexpected bool) {
-	unexpected = !errors.Is(err, fsnotify.ErrEventOverflow)
-	if unexpected {
-		d.failures.Add(1)
-	} else {
-		d.overflows.Add(1)
-	}
-	d.set.requestRescan()
-	return unexpected
-}
-
 // Ready has a value when there may be something to take. It holds one value however much there is,
 // and may hold one when there is nothing.
 func (d *Dir[K]) Ready() <-chan struct{} { return d.set.ready }
@@ -225,18 +167,4 @@ func (d *Dir[K]) Stats() Stats {
 		Events: d.events.Load(), Unknown: d.unknown.Load(), Overflows: d.overflows.Load(),
 		Errors: d.failures.Load(), Rescans: d.rescans.Load(),
 	}
-}
-
-// Close releases the watch and the folder of a Dir whose Run was never called; Run calls it itself.
-// It may be called more than once. During Run it makes Run return an error: cancel the context of
-// Run instead.
-func (d *Dir[K]) Close() error {
-	d.closeOnce.Do(func() {
-		d.closed.Store(true)
-		if d.watcher != nil {
-			d.closeErr = closeWatcher(d.watcher)
-		}
-		d.closeErr = errors.Join(d.closeErr, d.root.Close())
-	})
-	return d.closeErr
 }

@@ -35,7 +35,7 @@ func TestFilesWakesAllSubscribers(t *testing.T) {
 	first, cancelFirst := subscribe(t, f, path)
 	second, _ := subscribe(t, f, path)
 	elsewhere, _ := subscribe(t, f, other)
-	if stats := f.Stats(); stats.Paths != 2 || stats.Subscribers != 3 || stats.Polled != 0 {
+	if stats := statsOf(f); stats.Paths != 2 || stats.Subscribers != 3 || stats.Polled != 0 {
 		t.Fatalf("stats %+v", stats)
 	}
 	write(t, path, "line\n")
@@ -57,7 +57,7 @@ func TestFilesWakesAllSubscribers(t *testing.T) {
 		t.Error("woken after cancel")
 	default:
 	}
-	if stats := f.Stats(); stats.Paths != 2 || stats.Subscribers != 2 {
+	if stats := statsOf(f); stats.Paths != 2 || stats.Subscribers != 2 {
 		t.Errorf("stats %+v", stats)
 	}
 }
@@ -112,7 +112,7 @@ func TestFilesSurvivesRemoval(t *testing.T) {
 			write(t, path, "a line\n")
 			awaitWake(t, fresh)
 			cancelFresh()
-			if stats := f.Stats(); stats.Paths != 0 || stats.Subscribers != 0 {
+			if stats := statsOf(f); stats.Paths != 0 || stats.Subscribers != 0 {
 				t.Errorf("stats %+v", stats)
 			}
 		})
@@ -144,7 +144,7 @@ func TestFilesOtherSpellingsShareTheWatch(t *testing.T) {
 	must(t, os.Symlink(filepath.Dir(path), link))
 	direct, _ := subscribe(t, f, path)
 	through, _ := subscribe(t, f, link+"/./a.log")
-	if stats := f.Stats(); stats.Paths != 1 {
+	if stats := statsOf(f); stats.Paths != 1 {
 		t.Errorf("stats %+v", stats)
 	}
 	write(t, path, "x")
@@ -162,13 +162,13 @@ func TestFilesWithSeveralNamesArePolled(t *testing.T) {
 	two, cancelTwo := subscribe(t, f, path+".second")
 	awaitWake(t, one)
 	awaitWake(t, two)
-	if stats := f.Stats(); stats.Polled != 2 {
+	if stats := statsOf(f); stats.Polled != 2 {
 		t.Errorf("stats %+v", stats)
 	}
 	cancelOne()
 	awaitWake(t, two)
 	cancelTwo()
-	if stats := f.Stats(); stats.Polled != 0 {
+	if stats := statsOf(f); stats.Polled != 0 {
 		t.Errorf("stats %+v", stats)
 	}
 }
@@ -196,7 +196,7 @@ func TestSubscribeErrors(t *testing.T) {
 	if _, err := f.Subscribe(path, make(chan struct{})); err == nil {
 		t.Error("an unbuffered channel is accepted")
 	}
-	if stats := f.Stats(); stats.Paths != 0 || stats.Subscribers != 0 {
+	if stats := statsOf(f); stats.Paths != 0 || stats.Subscribers != 0 {
 		t.Errorf("stats %+v", stats)
 	}
 	_, cancel := subscribe(t, f, path)
@@ -256,7 +256,7 @@ func TestFilesUnderConcurrentUse(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if stats := f.Stats(); stats.Paths != 0 || stats.Subscribers != 0 {
+	if stats := statsOf(f); stats.Paths != 0 || stats.Subscribers != 0 {
 		t.Errorf("stats %+v", stats)
 	}
 }

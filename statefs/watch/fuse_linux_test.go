@@ -44,7 +44,7 @@ func TestFUSE(t *testing.T) {
 	start(t, f)
 	wake, _ := subscribe(t, f, filepath.Join(front, "op-behind"))
 	awaitWake(t, wake)
-	if stats := f.Stats(); stats.Polled != 1 {
+	if stats := statsOf(f); stats.Polled != 1 {
 		t.Errorf("stats %+v", stats)
 	}
 }

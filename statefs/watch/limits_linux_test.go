@@ -29,11 +29,11 @@ func scanning(t *testing.T, d *Dir[string], dir string, f *Files) {
 	must(t, err)
 	awaitWake(t, wake)
 	awaitWake(t, wake)
-	if stats := f.Stats(); stats.Polled != 1 {
+	if stats := statsOf(f); stats.Polled != 1 {
 		t.Errorf("stats %+v", stats)
 	}
 	cancel()
-	if stats := f.Stats(); stats.Polled != 0 || stats.Paths != 0 {
+	if stats := statsOf(f); stats.Polled != 0 || stats.Paths != 0 {
 		t.Errorf("stats after cancel %+v", stats)
 	}
 }
@@ -57,7 +57,7 @@ func TestScanWithoutFreeInstances(t *testing.T) {
 	d := openDir(t, dir, Options{ScanInterval: quickScan})
 	wantScan(t, d.Mode(), "fs.inotify.max_user_instances")
 	f := openFiles(t, Options{ScanInterval: quickScan})
-	wantScan(t, f.Mode(), "fs.inotify.max_user_instances")
+	wantScan(t, f.mode, "fs.inotify.max_user_instances")
 	scanning(t, d, dir, f)
 }
 
@@ -71,8 +71,8 @@ func TestScanWithoutFreeWatches(t *testing.T) {
 	d := openDir(t, dir, Options{ScanInterval: quickScan})
 	wantScan(t, d.Mode(), "fs.inotify.max_user_watches")
 	f := openFiles(t, Options{ScanInterval: quickScan})
-	if f.Mode().Name != ModeInotify {
-		t.Errorf("mode of files %+v", f.Mode())
+	if f.mode.Name != ModeInotify {
+		t.Errorf("mode of files %+v", f.mode)
 	}
 	scanning(t, d, dir, f)
 }
@@ -101,6 +101,6 @@ func TestScanWithoutFreeDescriptors(t *testing.T) {
 		must(t, filler.Close())
 	}
 	wantScan(t, d.Mode(), "limit of open files")
-	wantScan(t, f.Mode(), "limit of open files")
+	wantScan(t, f.mode, "limit of open files")
 	scanning(t, d, dir, f)
 }

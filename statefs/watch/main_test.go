@@ -32,12 +32,22 @@ func openDir(tb testing.TB, dir string, o Options) *Dir[string] {
 
 func openFiles(tb testing.TB, o Options) *Files {
 	tb.Helper()
-	f, err := OpenFiles(o)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	f := OpenFiles(o)
 	tb.Cleanup(func() { f.Close() })
 	return f
+}
+
+// filesStats is what a Files holds now.
+type filesStats struct{ Paths, Subscribers, Polled int }
+
+func statsOf(f *Files) filesStats {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	stats := filesStats{Paths: len(f.paths), Polled: f.polled}
+	for _, file := range f.paths {
+		stats.Subscribers += len(file.subscribers)
+	}
+	return stats
 }
 
 // start runs r until the test ends, or until the function it returns is called.

@@ -46,13 +46,3 @@ type Stats struct {
 	Errors    uint64 `json:"errors"`    // other errors of the watcher
 	Rescans   uint64 `json:"rescans"`   // rescans returned by Take
 }
-
-// FilesStats describes a Files: what it holds, and its counters since it was opened.
-type FilesStats struct {
-	Paths       int    `json:"paths"`       // files that are followed now
-	Subscribers int    `json:"subscribers"` // subscriptions not yet cancelled
-	Polled      int    `json:"polled"`      // files of Paths whose subscribers are woken by the ticker
-	Events      uint64 `json:"events"`      // events read
-	Overflows   uint64 `json:"overflows"`   // times that the kernel's queue overflowed
-	Errors      uint64 `json:"errors"`      // other errors of the watcher
-}

@@ -7,8 +7,6 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
-
-	"github.com/fsnotify/fsnotify"
 )
 
 // ProbePrefix begins the names of the empty probe files that OpenDir creates and removes in the
@@ -26,7 +24,7 @@ var probeNumber atomic.Uint64
 // probe creates a file in the folder and waits for its event. Events of other names that arrive
 // first go into the set. An error means that no file could be created (a read-only folder, no
 // permission, a full disk), which proves nothing about events.
-func (d *Dir[K]) probe(watcher *fsnotify.Watcher) (seen bool, err error) {
+func (d *Dir[K]) probe() (seen bool, err error) {
 	name, err := d.createProbe()
 	if err != nil {
 		return false, err
@@ -38,14 +36,14 @@ func (d *Dir[K]) probe(watcher *fsnotify.Watcher) (seen bool, err error) {
 	defer deadline.Stop()
 	for {
 		select {
-		case event, ok := <-watcher.Events:
+		case event, ok := <-d.watcher.Events:
 			if !ok {
 				return false, nil
 			}
 			if d.receive(event) == name {
 				return true, nil
 			}
-		case fault, ok := <-watcher.Errors:
+		case fault, ok := <-d.watcher.Errors:
 			if !ok {
 				return false, nil
 			}

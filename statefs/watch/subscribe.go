@@ -124,7 +124,7 @@ func (f *Files) folder(dir string) (folder, error) {
 func (f *Files) insert(path string, wake chan<- struct{}) (*subscription, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.closed {
+	if f.closed.Load() {
 		return nil, fmt.Errorf("follow file %s: %w", path, errFilesClosed)
 	}
 	file, ok := f.paths[path]
@@ -134,7 +134,6 @@ func (f *Files) insert(path string, wake chan<- struct{}) (*subscription, error)
 	}
 	s := &subscription{wake: wake, file: file, index: len(file.subscribers)}
 	file.subscribers = append(file.subscribers, s)
-	f.subscribers++
 	return s, nil
 }
 
@@ -146,7 +145,7 @@ func (f *Files) poll(file *watchedFile) {
 	}
 	file.polled = true
 	if f.polled++; f.polled == 1 {
-		f.pollsChangedLocked()
+		f.ticker.Reset(f.options.ScanInterval)
 	}
 }
 
@@ -173,22 +172,14 @@ func (f *Files) forget(s *subscription) (last bool) {
 	file.subscribers[s.index], moved.index = moved, s.index
 	file.subscribers = slices.Delete(file.subscribers, end, end+1)
 	s.index = -1
-	f.subscribers--
 	if end > 0 {
 		return false
 	}
 	delete(f.paths, file.path)
 	if file.polled {
 		if f.polled--; f.polled == 0 {
-			f.pollsChangedLocked()
+			f.ticker.Stop()
 		}
 	}
 	return true
-}
-
-func (f *Files) pollsChangedLocked() {
-	select {
-	case f.polls <- struct{}{}:
-	default:
-	}
 }
