@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -39,7 +39,6 @@ func (h *operations) Days() ([]string, error) {
 			days = append(days, entry.Name())
 		}
 	}
-	slices.Sort(days)
 	slices.Reverse(days)
 	return days, nil
 }
@@ -65,18 +64,13 @@ func (h *operations) ListDay(day string) (DayFiles, error) {
 		return files, fmt.Errorf("list the operations of %s: %w", day, err)
 	}
 	defer func() { _ = folder.Close() }() // opened for reading
+	names, err := folder.Readdirnames(-1)
+	if err != nil {
+		return files, fmt.Errorf("list the operations of %s: %w", day, err)
+	}
 	parts := make(map[ID]bool)
-	for {
-		names, err := folder.Readdirnames(4096)
-		for _, name := range names {
-			files.add(day, name, parts)
-		}
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return files, fmt.Errorf("list the operations of %s: %w", day, err)
-		}
+	for _, name := range names {
+		files.add(day, name, parts)
 	}
 	for _, id := range slices.Concat(files.Records, files.Deleted) {
 		delete(parts, id)
@@ -148,6 +142,9 @@ func (o *Owner) Delete(day string, ids []ID) error {
 		return err
 	}
 	err := o.removeFiles(day, ids)
+	if err != nil {
+		err = fmt.Errorf("delete operations of %s: %w", day, err)
+	}
 	o.dropDay(day)
 	return err
 }
@@ -162,7 +159,7 @@ func (o *Owner) removeFiles(day string, ids []ID) error {
 	folder := path.Join(operationsDir, day)
 	entries, err := o.readFolder(folder)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("delete operations of %s: %w", day, err)
+		return err
 	}
 	var last []string
 	for _, entry := range entries {
@@ -173,18 +170,17 @@ func (o *Owner) removeFiles(day string, ids []ID) error {
 		case "."+suffix == deletedSuffix && entry.Type().IsRegular():
 			last = append(last, name)
 		case "."+suffix == deletedSuffix: // it was in the place of the record
-			if err := o.corrupt.clearName(name); err != nil {
-				return fmt.Errorf("delete operations of %s: %w", day, err)
-			}
+			err = o.corrupt.clearName(name)
 		default:
-			if err := o.root.RemoveAll(name); err != nil {
-				return fmt.Errorf("delete operations of %s: %w", day, err)
-			}
+			err = o.root.RemoveAll(name)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	for _, name := range last {
 		if err := o.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("delete operations of %s: %w", day, err)
+			return err
 		}
 	}
 	return nil
@@ -333,30 +329,21 @@ func (h *operations) syncDay(day string) error {
 // syncOperation makes the names of an operation durable: its record and its marker.
 func (t *Tree) syncOperation(id ID) error { return t.syncOperations(map[string]bool{id.Day(): true}) }
 
-// errDayNotOpen means that the file has to be opened by its path.
-var errDayNotOpen = errors.New("not by the folder of the day")
-
-// withDayFile calls with the descriptor of the operation's day folder and the name of one of its
-// files. The error is errDayNotOpen if the folder is not open.
-func (h *operations) withDayFile(id ID, suffix string, call func(fd int, name string) error) error {
-	folder := h.readDay(id.Day())
-	if folder == nil {
-		return errDayNotOpen
-	}
-	name := id.text + suffix
-	return files.WithDescriptor(folder.raw, func(fd int) error { return call(fd, name) })
-}
+// errReadByPath means that the record has to be opened by its path, or is no record.
+var errReadByPath = errors.New("not by the folder of the day")
 
 // readRecordFile reads the record of an operation. It uses the open folder of the day if there is
 // one: most reconciles read the record, and this avoids walking the path each time. A name that is
 // not a regular file is a *CorruptError; it is not followed, and the read does not block.
 func (h *operations) readRecordFile(id ID) (data []byte, err error) {
-	err = h.withDayFile(id, ".json", func(fd int, name string) error {
-		data, err = readAt(fd, name)
-		return err
-	})
-	if err == nil {
-		return data, nil
+	if folder := h.readDay(id.Day()); folder != nil {
+		err = files.WithDescriptor(folder.raw, func(fd int) error {
+			data, err = readAt(fd, id.text+".json")
+			return err
+		})
+		if err == nil {
+			return data, nil
+		}
 	}
 	data, err = h.readRegular(dayFile(id, ".json"), recordLimit) // this call reports whatever is wrong
 	if errors.Is(err, files.ErrIrregular) {
@@ -377,7 +364,7 @@ func readAt(folder int, name string) ([]byte, error) {
 		return nil, err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size > recordLimit {
-		return nil, errDayNotOpen
+		return nil, errReadByPath
 	}
 	data := make([]byte, st.Size) // a record is replaced as a whole and does not grow
 	for n := 0; n < len(data); {
@@ -387,7 +374,7 @@ func readAt(folder int, name string) ([]byte, error) {
 		case err != nil:
 			return nil, err
 		case more == 0:
-			return nil, errDayNotOpen // another program is truncating it
+			return nil, errReadByPath // another program is truncating it
 		default:
 			n += more
 		}
@@ -397,21 +384,11 @@ func readAt(folder int, name string) ([]byte, error) {
 
 // sizeOf returns the size of a regular file of an operation, 0 if there is none.
 func (h *operations) sizeOf(id ID, suffix string) int64 {
-	var st unix.Stat_t
-	err := h.withDayFile(id, suffix, func(fd int, name string) error {
-		return unix.Fstatat(fd, name, &st,
-			unix.AT_SYMLINK_NOFOLLOW)
-	})
-	if errors.Is(err, errDayNotOpen) {
-		if info, err := h.root.Lstat(dayFile(id, suffix)); err == nil && info.Mode().IsRegular() {
-			return info.Size()
-		}
+	info, err := os.Lstat(filepath.Join(h.dir, dayFile(id, suffix)))
+	if err != nil || !info.Mode().IsRegular() {
 		return 0
 	}
-	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return 0
-	}
-	return st.Size
+	return info.Size()
 }
 
 // HasRecord reports whether the record of an operation exists as a regular file.
@@ -423,71 +400,48 @@ func (h *operations) HasRecord(id ID) bool {
 // checkNoRecords returns an error that wraps fs.ErrExist if one of the operations has a record.
 func (h *operations) checkNoRecords(recs []*Record) error {
 	for _, rec := range recs {
-		if err := h.checkNoRecord(rec.ID); err != nil {
+		_, err := h.root.Lstat(dayFile(rec.ID, ".json"))
+		if err == nil {
+			err = fs.ErrExist
+		}
+		if !files.IsMissing(err) {
 			return fmt.Errorf("operation %s: %w", rec.ID, err)
 		}
 	}
 	return nil
 }
 
-// checkNoRecord returns an error that wraps fs.ErrExist if an operation has a record.
-func (h *operations) checkNoRecord(id ID) error {
-	var st unix.Stat_t
-	err := h.withDayFile(id, ".json", func(fd int, name string) error {
-		return unix.Fstatat(fd, name, &st,
-			unix.AT_SYMLINK_NOFOLLOW)
-	})
-	if errors.Is(err, errDayNotOpen) {
-		_, err = h.root.Lstat(dayFile(id, ".json"))
-	}
-	switch {
-	case err == nil:
-		return fs.ErrExist
-	case files.IsMissing(err):
-		return nil
-	}
-	return err
-}
-
 // FindRecent returns the operations with this number that have a record and were submitted today or
 // yesterday, local time. The storage itself gave out at most one of them. It lists two folders and
 // opens no file, however long the history is.
 func (h *operations) FindRecent(number uint64) ([]ID, error) {
-	var found []ID
-	today := h.options.Now()
-	for _, day := range []time.Time{today, today.AddDate(0, 0, -1)} {
-		files, err := h.ListDay(day.Format(time.DateOnly))
-		if err != nil {
-			return nil, err
-		}
-		for _, id := range files.Records {
-			if id.Sequence() == number {
-				found = append(found, id)
-			}
-		}
+	now := h.options.Now()
+	today, err := h.findNumber(number, now.Format(time.DateOnly))
+	if err != nil {
+		return nil, err
 	}
-	return found, nil
+	yesterday, err := h.findNumber(number, now.AddDate(0, 0, -1).Format(time.DateOnly))
+	return append(today, yesterday...), err
 }
 
-// FindByNumber returns the operations with this number that have a record, whenever they were
-// submitted. The storage itself gave out at most one of them. It lists day folders, the newest
-// first, until it has found a match, and opens no file.
+// FindByNumber is FindRecent, whenever the operations were submitted. It lists day folders, the newest first, until it
+// has found a match.
 func (h *operations) FindByNumber(number uint64) ([]ID, error) {
 	days, err := h.Days()
 	if err != nil {
 		return nil, err
 	}
+	return h.findNumber(number, days...)
+}
+
+// findNumber returns the operations with a number of the first day that has one.
+func (h *operations) findNumber(number uint64, days ...string) ([]ID, error) {
 	for _, day := range days {
 		files, err := h.ListDay(day)
 		if err != nil {
 			return nil, err
 		}
-		var found []ID
-		for _, id := range files.Records {
-			if id.Sequence() == number {
-				found = append(found, id)
-			}
-		}
+		found := slices.DeleteFunc(files.Records, func(id ID) bool { return id.Sequence() != number })
 		if len(found) > 0 {
 			return found, nil
 		}
