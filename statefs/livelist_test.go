@@ -138,7 +138,7 @@ func TestLiveListIsTrimmed(t *testing.T) {
 	line := "+" + ended.String() + "\n-" + ended.String() + "\n"
 	f, err := os.OpenFile(filepath.Join(o.Dir(), liveFile), os.O_APPEND|os.O_WRONLY, 0)
 	check(t, err)
-	_, err = f.WriteString(strings.Repeat(line, liveListLimit/len(line)+1))
+	_, err = f.WriteString(strings.Repeat(line, listLimit/len(line)+1))
 	check(t, errors.Join(err, f.Close()))
 	check(t, o.Live.Trim())
 	info, err := os.Stat(filepath.Join(o.Dir(), liveFile))

@@ -44,8 +44,8 @@ func Own(t *Tree) (*Owner, error) {
 	o := &Owner{
 		Tree: t, held: held, Requests: &Requests{jobsFolder: t.jobsFolder}, Batches: &Batches{t},
 		Output: &Output{t.operations}, Lanes: &OwnerLanes{t.Lanes}, Schedules: &OwnerSchedules{t.Schedules},
-		Outbox: &OwnerOutbox{Outbox: t.Outbox}, Inbox: &Inbox{storage: t.storage}, Live: t.live,
-		Numbers: t.numbers,
+		Outbox: &OwnerOutbox{Outbox: t.Outbox, list: cachedList{storage: t.storage, name: outboxFile, owned: true}},
+		Inbox:  &Inbox{storage: t.storage}, Live: t.live, Numbers: t.numbers,
 	}
 	t.corrupt.owned.Store(true)
 	if err := errors.Join(t.corrupt.clearReservedNames(), t.corrupt.clearFolders()); err != nil {
@@ -77,9 +77,7 @@ func (o *Owner) Release() error {
 	o.live.setOwned(false)
 	o.corrupt.owned.Store(false)
 	o.handover.reset(false)
-	o.Outbox.mu.Lock()
-	closed := []error{o.Outbox.closeList()}
-	o.Outbox.mu.Unlock()
+	closed := []error{o.Outbox.list.close()}
 	for _, folder := range []*files.Folder{o.Requests.folder, o.Outbox.sync} {
 		if folder != nil {
 			closed = append(closed, folder.Close())

@@ -127,7 +127,7 @@ func Open(dir string, options Options) (*Tree, error) {
 		return nil, fmt.Errorf("storage %s: %w", dir, err)
 	}
 	s := &storage{dir: abs, options: options}
-	live := &LiveList{storage: s}
+	live := &LiveList{cachedList{storage: s, name: liveFile}}
 	t := &Tree{
 		storage: s, Lanes: &Lanes{s}, Schedules: &Schedules{s}, Keys: &Keys{storage: s}, Outbox: &Outbox{s},
 		live: live, numbers: &Numbers{storage: s, live: live}, jobsFolder: &jobsFolder{storage: s},
