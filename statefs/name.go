@@ -24,24 +24,33 @@ const (
 	AllMarkers NameSet = 1<<len(liveStates) - 1
 )
 
-// MarkerBit returns the set of one marker.
-func MarkerBit(state State) NameSet {
-	if i := slices.Index(liveStates[:], state); i >= 0 {
-		return 1 << i
+// nameKinds are the kinds of names of an operation, in the order of the bits of a NameSet.
+var nameKinds = func() (kinds []nameKind) {
+	for _, state := range liveStates {
+		kinds = append(kinds, nameKind{Name{State: state}, "." + string(state)})
 	}
-	return AllNames
+	for _, spec := range requests {
+		kinds = append(kinds, nameKind{Name{Action: spec.Action}, "." + string(spec.Action) + requestSuffix})
+	}
+	return kinds
+}()
+
+type nameKind struct {
+	Name   // without an ID
+	suffix string
 }
+
+// MarkerBit returns the set of one marker.
+func MarkerBit(state State) NameSet { return Name{State: state}.Bit() }
 
 // Bit returns the set of this name alone, and AllNames for an unknown suffix: the file may have had
 // any of the names before.
 func (n Name) Bit() NameSet {
-	if n.State != "" {
-		return MarkerBit(n.State)
+	i := slices.IndexFunc(nameKinds, func(k nameKind) bool { return k.State == n.State && k.Action == n.Action })
+	if i < 0 {
+		return AllNames
 	}
-	if i := n.Action.index(); i >= 0 {
-		return 1 << (len(liveStates) + i)
-	}
-	return AllNames
+	return 1 << i
 }
 
 const requestSuffix = "_requested"
@@ -56,20 +65,14 @@ func RequestName(id ID, ask Action) string { return id.text + "." + string(ask) 
 // such a file is never touched. Only exact suffixes are known: a temporary name such as
 // ID.running12345 is not a marker.
 func ParseName(name string) (Name, bool) {
-	head, suffix, found := strings.Cut(name, ".")
-	if !found {
-		return Name{}, false
-	}
+	head, _, found := strings.Cut(name, ".")
 	id, err := ParseID(head)
-	if err != nil {
+	if err != nil || !found {
 		return Name{}, false
 	}
-	if State(suffix).Live() {
-		return Name{ID: id, State: State(suffix)}, true
-	}
-	if ask, ok := strings.CutSuffix(suffix, requestSuffix); ok {
-		if i := Action(ask).index(); i >= 0 {
-			return Name{ID: id, Action: requests[i].Action}, true
+	for _, kind := range nameKinds {
+		if kind.suffix == name[len(head):] {
+			return Name{ID: id, State: kind.State, Action: kind.Action}, true
 		}
 	}
 	return Name{ID: id}, true

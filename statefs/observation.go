@@ -55,34 +55,21 @@ func (j *jobsFolder) Observe(id ID, names NameSet) (Observation, error) {
 	var sight Observation
 	// One descriptor for all names: this is the hottest code of the daemon.
 	err := files.WithDescriptor(j.raw, func(fd int) error {
-		for i, state := range liveStates {
+		for i, kind := range nameKinds {
 			if names&(1<<i) == 0 {
 				continue
 			}
-			name := MarkerName(id, state)
+			name := id.text + kind.suffix
 			regular, exists, inode, err := statAt(fd, name)
 			switch {
 			case err != nil:
 				return err
-			case regular:
-				sight.States, sight.Inodes = append(sight.States, state), append(sight.Inodes, inode)
-			case exists:
+			case exists && !regular:
 				sight.Irregular = append(sight.Irregular, name)
-			}
-		}
-		for i, spec := range requests {
-			if names&(1<<(len(liveStates)+i)) == 0 {
-				continue
-			}
-			name := RequestName(id, spec.Action)
-			regular, exists, _, err := statAt(fd, name)
-			switch {
-			case err != nil:
-				return err
-			case regular:
-				sight.Requests = append(sight.Requests, spec.Action)
+			case exists && kind.State != "":
+				sight.States, sight.Inodes = append(sight.States, kind.State), append(sight.Inodes, inode)
 			case exists:
-				sight.Irregular = append(sight.Irregular, name)
+				sight.Requests = append(sight.Requests, kind.Action)
 			}
 		}
 		return nil
@@ -146,15 +133,6 @@ func (j *jobsFolder) nameChangedAt(name string) (time.Time, error) {
 	var st unix.Stat_t
 	err := files.WithDescriptor(j.raw, func(fd int) error { return unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
 	return time.Unix(st.Ctim.Unix()), err
-}
-
-// stat checks one name in jobs/.
-func (j *jobsFolder) stat(name string) (regular, exists bool, err error) {
-	err = files.WithDescriptor(j.raw, func(fd int) error {
-		regular, exists, _, err = statAt(fd, name)
-		return err
-	})
-	return regular, exists, err
 }
 
 // statAt checks one name in a folder without following a link. The name is built from an ID, so it

@@ -109,7 +109,7 @@ func (t *Tree) writeRequest(id ID, ask Action, args json.RawMessage) error {
 		err = t.requestOnFullDisk(name)
 	}
 	if err != nil {
-		if regular, exists, statErr := t.stat(name); statErr == nil && exists && !regular {
+		if info, statErr := t.jobs.Lstat(name); statErr == nil && !info.Mode().IsRegular() {
 			return &BlockedError{path.Join(jobsDir, name)}
 		}
 		return err
