@@ -3,9 +3,7 @@ package machine
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"syscall"
-	"time"
 )
 
 // A process without a free descriptor can neither write a record nor start a command, and cannot
@@ -29,16 +27,14 @@ func OutOfFiles(err error) bool {
 
 // Descriptors is the budget of file descriptors of this process. It is safe for concurrent use.
 type Descriptors struct {
-	of     syscall.RawConn // an open file, to probe with
-	budget descriptorBudget
+	of syscall.RawConn // an open file, to probe with
 }
 
 // NewDescriptors returns a budget that probes with a descriptor of an open file, which must stay open.
-func NewDescriptors(of syscall.RawConn) *Descriptors { return &Descriptors{of: of} }
+func NewDescriptors(of syscall.RawConn) *Descriptors { return &Descriptors{of} }
 
 // ForWork returns an error that wraps syscall.EMFILE if too few descriptors are free for
-// this many pieces of new work; a submit is refused then. Far from the limit it costs almost
-// nothing, near it some microseconds.
+// this many pieces of new work; a submit is refused then. It costs some microseconds.
 func (d *Descriptors) ForWork(pieces int) error {
 	return d.reserve(workReserve * pieces)
 }
@@ -60,15 +56,8 @@ func (d *Descriptors) ForStart(pieces int) error {
 }
 
 func (d *Descriptors) reserve(reserve int) error {
-	if d.budget.reserve(reserve) {
-		return nil
-	}
 	free, limit, err := freeDescriptors(d.of, reserve)
-	if err := descriptorError(free, limit, reserve, err); err != nil {
-		return err
-	}
-	d.budget.refresh(free - reserve)
-	return nil
+	return descriptorError(free, limit, reserve, err)
 }
 
 // descriptorError returns an error if fewer than reserve descriptors are free, or if the count
@@ -81,36 +70,6 @@ func descriptorError(free, limit, reserve int, err error) error {
 		return &fewDescriptorsError{limit: limit, used: limit - free, reserve: reserve}
 	}
 	return nil
-}
-
-// descriptorBudget caches the number of free descriptors. Callers reserve from half of the counted
-// number; the other half is left for code that does not reserve. Far from the limit, most calls
-// therefore need no count. It is safe for concurrent use.
-type descriptorBudget struct {
-	mu    sync.Mutex // guards the rest
-	left  int
-	until time.Time
-}
-
-// descriptorBudgetTTL is how long a count is valid.
-const descriptorBudgetTTL = 100 * time.Millisecond
-
-// reserve reports whether count descriptors are certainly free, and takes them from the budget.
-func (r *descriptorBudget) reserve(count int) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.left < count || !time.Now().Before(r.until) {
-		return false
-	}
-	r.left -= count
-	return true
-}
-
-// refresh starts a new budget from the number of free descriptors.
-func (r *descriptorBudget) refresh(free int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.left, r.until = free/2, time.Now().Add(descriptorBudgetTTL)
 }
 
 // fewDescriptorsError wraps syscall.EMFILE.

@@ -4,28 +4,7 @@ import (
 	"errors"
 	"syscall"
 	"testing"
-	"testing/synctest"
-	"time"
 )
-
-func TestDescriptorBudgetIsHalfOfWhatWasFree(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var r descriptorBudget
-		if r.reserve(1) {
-			t.Error("there is room before anybody looked")
-		}
-		r.refresh(20)
-		if !r.reserve(8) || r.reserve(3) || !r.reserve(2) || r.reserve(1) {
-			t.Error("of 20 that were free, other than 10 were given away")
-		}
-		r.refresh(20)
-		<-time.After(descriptorBudgetTTL)
-		if r.reserve(1) {
-			t.Error("a look is good for longer than a moment")
-		}
-	})
-}
 
 func TestErrorOfFewDescriptorsNamesTheLimitTheUseAndTheReserve(t *testing.T) {
 	t.Parallel()

@@ -29,9 +29,7 @@ func ProcessStart(pid int) (at time.Time, alive bool, err error) {
 	if err != nil {
 		return time.Time{}, false, fmt.Errorf("inspect process %d: %w", pid, err)
 	}
-	// The second field is the program's name in parentheses and may hold any bytes, so count from
-	// the last parenthesis.
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	fields := statFields(stat)
 	if len(fields) < 20 {
 		return time.Time{}, false, fmt.Errorf("inspect process %d: /proc says %q", pid, stat)
 	}
@@ -48,6 +46,10 @@ func ProcessStart(pid int) (at time.Time, alive bool, err error) {
 	}
 	return boot.Add(time.Duration(ticks) * (time.Second / clockTicks)), true, nil
 }
+
+// statFields returns the fields of /proc/PID/stat from the third on. The second is the program's name in parentheses
+// and may hold any bytes.
+func statFields(stat []byte) [][]byte { return bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) }
 
 func bootTime() (time.Time, error) {
 	data, err := os.ReadFile("/proc/stat")
@@ -117,8 +119,7 @@ func killPending(status []byte) bool {
 
 // exitFlagged reports whether a process is exiting or a zombie.
 func exitFlagged(stat []byte) bool {
-	// The second field is the program's name in parentheses and may hold any bytes.
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	fields := statFields(stat)
 	if len(fields) < 7 {
 		return false
 	}
