@@ -1,6 +1,9 @@
 package api
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"slices"
+)
 
 // Jobs are the jobs of a daemon, and what is wrong with their files.
 type Jobs struct {
@@ -88,9 +91,6 @@ func (j *Job) Address() string { return j.Group + "/" + j.Name }
 // UnmarshalJSON implements json.Unmarshaler and keeps the whole object in Raw.
 func (j *Job) UnmarshalJSON(data []byte) error {
 	type plain Job
-	if err := json.Unmarshal(data, (*plain)(j)); err != nil {
-		return err
-	}
-	j.Raw = append(json.RawMessage(nil), data...)
-	return nil
+	j.Raw = slices.Clone(data)
+	return json.Unmarshal(data, (*plain)(j))
 }

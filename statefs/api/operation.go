@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
@@ -122,11 +123,8 @@ type Submitted struct {
 // UnmarshalJSON implements json.Unmarshaler and keeps the whole object in Raw.
 func (s *Submitted) UnmarshalJSON(data []byte) error {
 	type plain Submitted
-	if err := json.Unmarshal(data, (*plain)(s)); err != nil {
-		return err
-	}
-	s.Raw = append(json.RawMessage(nil), data...)
-	return nil
+	s.Raw = slices.Clone(data)
+	return json.Unmarshal(data, (*plain)(s))
 }
 
 // SubmittedList is the answer to a list of submits, in their order.

@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 )
 
@@ -37,9 +38,6 @@ type Schedule struct {
 // UnmarshalJSON implements json.Unmarshaler and keeps the whole object in Raw.
 func (s *Schedule) UnmarshalJSON(data []byte) error {
 	type plain Schedule
-	if err := json.Unmarshal(data, (*plain)(s)); err != nil {
-		return err
-	}
-	s.Raw = append(json.RawMessage(nil), data...)
-	return nil
+	s.Raw = slices.Clone(data)
+	return json.Unmarshal(data, (*plain)(s))
 }
