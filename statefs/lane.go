@@ -9,7 +9,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,10 +25,8 @@ const DefaultLane = "default"
 // AllLanes stands for every lane; no lane can have this name.
 const AllLanes = "all"
 
-var laneName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
-
 // ValidLane reports whether a lane can have this name; AllLanes is not valid.
-func ValidLane(name string) bool { return laneName.MatchString(name) && name != AllLanes }
+func ValidLane(name string) bool { return isEndpoint(name) && name != AllLanes }
 
 // LaneControl is the suffix of a file of lanes/: what it controls.
 type LaneControl string
@@ -138,23 +135,15 @@ const (
 // ParseLaneCapacity parses a capacity: a whole number from 0, or "unlimited", which is -1. The
 // error is for people.
 func ParseLaneCapacity(text string) (int, error) {
-	n, reason := parseCapacity(text)
-	if reason != "" {
-		return 0, errors.New(reason)
-	}
-	return n, nil
-}
-
-func parseCapacity(text string) (int, string) {
 	if text == unlimitedText {
-		return -1, ""
+		return -1, nil
 	}
 	n, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || n > MaxLaneCapacity {
-		return 0, fmt.Sprintf("capacity %q is neither a whole number from 0 to %d nor %q", shorten(text),
+		return 0, fmt.Errorf("capacity %q is neither a whole number from 0 to %d nor %q", shorten(text),
 			MaxLaneCapacity, unlimitedText)
 	}
-	return int(n), ""
+	return int(n), nil
 }
 
 // FormatLaneCapacity is the inverse of ParseLaneCapacity.
@@ -167,28 +156,30 @@ func FormatLaneCapacity(n int) string {
 
 // parseHold parses the JSON object of a file that pauses or closes; other text, such as `echo`
 // writes, is the reason.
-func parseHold(data []byte) (hold LaneHold, problem string) {
+func parseHold(data []byte) (hold LaneHold, err error) {
 	if len(data) == 0 {
-		return LaneHold{}, ""
+		return LaneHold{}, nil
 	}
 	if data[0] != '{' {
-		return LaneHold{Reason: printableReason(string(data))}, ""
+		return LaneHold{Reason: printableReason(string(data))}, nil
 	}
-	if problem = hold.read(data); problem != "" {
-		return LaneHold{}, problem
+	if err := hold.read(data); err != nil {
+		return LaneHold{}, err
 	}
 	hold.Reason, hold.By = printableReason(hold.Reason), printableReason(hold.By)
-	return hold, ""
+	return hold, nil
 }
 
 // holdForm is an example of the content of a file that pauses or closes.
 const holdForm = `{"until": "2026-11-23T09:00:00+01:00", "reason": "..."}`
 
-// read decodes the members of a JSON object and returns an error text for people.
-func (h *LaneHold) read(data []byte) (problem string) {
+var errHoldForm = errors.New("it is no JSON object like " + holdForm + ", or is cut off")
+
+// read decodes the members of a JSON object; the error is for people.
+func (h *LaneHold) read(data []byte) error {
 	in := json.NewDecoder(bytes.NewReader(data))
 	if _, err := in.Token(); err != nil {
-		return "it is no JSON object like " + holdForm
+		return errHoldForm
 	}
 	seen := map[string]bool{}
 	for in.More() {
@@ -196,61 +187,49 @@ func (h *LaneHold) read(data []byte) (problem string) {
 		name, ok := token.(string)
 		var value json.RawMessage
 		if err != nil || !ok || in.Decode(&value) != nil {
-			return "it is no JSON object like " + holdForm + ", or is cut off"
+			return errHoldForm
 		}
 		if seen[name] {
-			return fmt.Sprintf("%q is given twice", shorten(name))
+			return fmt.Errorf("%q is given twice", shorten(name))
 		}
 		seen[name] = true
-		if problem := h.set(name, value); problem != "" {
-			return problem
+		if err := h.set(name, value); err != nil {
+			return err
 		}
 	}
 	if _, err := in.Token(); err != nil {
-		return "it is no JSON object like " + holdForm + ", or is cut off"
+		return errHoldForm
 	}
 	if len(bytes.TrimSpace(data[in.InputOffset():])) > 0 {
-		return "there is more than one JSON object in it"
+		return errors.New("there is more than one JSON object in it")
 	}
-	return ""
+	return nil
 }
 
-// set decodes one member.
-func (h *LaneHold) set(name string, value json.RawMessage) (problem string) {
-	var text *string
-	isText := json.Unmarshal(value, &text) == nil
-	if isText && text == nil {
-		return "" // null: not given
+// set decodes one member; null is not given.
+func (h *LaneHold) set(name string, value json.RawMessage) error {
+	var until *string
+	member, known := map[string]struct {
+		into any
+		kind string
+	}{
+		"until":  {&until, `a time like "2026-11-23T09:00:00+01:00"`},
+		"reason": {&h.Reason, "a text"}, "by": {&h.By, "a text"},
+		"trial": {&h.Trial, "the ID of an operation"},
+	}[name]
+	if !known {
+		return fmt.Errorf("%q is not known; known are until, reason, by", shorten(name))
 	}
-	switch name {
-	case "until":
-		if isText {
-			if at, err := time.Parse(time.RFC3339Nano, *text); err == nil {
-				h.Until = &at
-				return ""
-			}
-		}
-		return fmt.Sprintf("until: %s is not a time like \"2026-11-23T09:00:00+01:00\"", shorten(string(value)))
-	case "reason", "by":
-		if !isText {
-			return fmt.Sprintf("%s: %s is not a text", name, shorten(string(value)))
-		}
-		if name == "by" {
-			h.By = *text
-		} else {
-			h.Reason = *text
-		}
-		return ""
-	case "trial":
-		if isText {
-			if id, err := ParseID(*text); err == nil {
-				h.Trial = id
-				return ""
-			}
-		}
-		return fmt.Sprintf("trial: %s is not the ID of an operation", shorten(string(value)))
+	err := json.Unmarshal(value, member.into)
+	if err == nil && until != nil {
+		var at time.Time
+		at, err = time.Parse(time.RFC3339Nano, *until)
+		h.Until = &at
 	}
-	return fmt.Sprintf("%q is not known; known are until, reason, by", shorten(name))
+	if err != nil {
+		return fmt.Errorf("%s: %s is not %s", name, shorten(string(value)), member.kind)
+	}
+	return nil
 }
 
 // printableReason turns a text into one printable line.
@@ -317,15 +296,14 @@ func (l *Lanes) Read(f LaneFile) (LaneValue, error) {
 		}
 		return v, &LaneFileError{f, "it cannot be read: " + err.Error()}
 	}
-	var reason string
 	v.Complete = bytes.HasSuffix(data, []byte("\n"))
 	if f.Control == LaneCapacity {
-		v.Capacity, reason = parseCapacity(string(bytes.TrimSpace(data)))
+		v.Capacity, err = ParseLaneCapacity(string(bytes.TrimSpace(data)))
 	} else {
-		v.Hold, reason = parseHold(bytes.TrimSpace(data))
+		v.Hold, err = parseHold(bytes.TrimSpace(data))
 	}
-	if reason != "" {
-		return v, &LaneFileError{f, reason}
+	if err != nil {
+		return v, &LaneFileError{f, err.Error()}
 	}
 	return v, nil
 }

@@ -204,11 +204,11 @@ func FuzzLaneFiles(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if n, reason := parseCapacity(string(data)); reason == "" && (n < -1 || n > MaxLaneCapacity) {
+		if n, err := ParseLaneCapacity(string(data)); err == nil && (n < -1 || n > MaxLaneCapacity) {
 			t.Errorf("capacity %d", n)
 		}
-		hold, problem := parseHold(data)
-		if problem == "" && (len(hold.Reason) > MaxLaneReason || strings.ContainsAny(hold.Reason, "\n\x1b")) {
+		hold, err := parseHold(data)
+		if err == nil && (len(hold.Reason) > MaxLaneReason || strings.ContainsAny(hold.Reason, "\n\x1b")) {
 			t.Errorf("reason %q", hold.Reason)
 		}
 	})

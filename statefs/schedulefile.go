@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"regexp"
 	"strings"
 
 	"github.com/jobdir/jobdir/statefs/files"
@@ -19,10 +18,8 @@ const (
 	scheduleLimit    = 1 << 20
 )
 
-var endpointName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
-
 func scheduleFile(endpoint, suffix string) (string, error) {
-	if !endpointName.MatchString(endpoint) {
+	if !isEndpoint(endpoint) {
 		return "", fmt.Errorf("schedule of %q: not the endpoint name of a job", shorten(endpoint))
 	}
 	return path.Join(schedulesDir, endpoint+suffix), nil
