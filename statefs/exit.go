@@ -3,7 +3,6 @@ package statefs
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -53,11 +52,10 @@ func (e *Exits) Write(name string, report []byte, durable bool) error {
 	if err := e.files.Replace(name, report, durable); err != nil || !durable {
 		return err
 	}
-	err := files.SyncFolder(filepath.Join(e.dir, filepath.Dir(name)))
-	if _, failed := errors.AsType[*files.SyncError](err); err != nil && !failed {
-		err = fmt.Errorf("write %s: %w", name, err)
+	if err := files.SyncFolder(filepath.Join(e.dir, filepath.Dir(name))); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
 	}
-	return err
+	return nil
 }
 
 // Removed reports whether the folder of a report is gone: the operation or the run was removed, and
@@ -67,23 +65,27 @@ func (e *Exits) Removed(name string) bool {
 	return files.IsMissing(err)
 }
 
-// Remove removes a report. A missing report is not an error.
-func (e *Exits) Remove(name string) error { return RemoveExit(e.dir, name) }
-
 // RemoveExit removes an exit report of the storage directory dir. A missing report is not an error.
 func RemoveExit(dir, name string) error {
+	return withExit(dir, name, func(s *storage) error {
+		if err := s.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove %s: %w", name, err)
+		}
+		return nil
+	})
+}
+
+// withExit calls with the storage directory dir that holds an exit report.
+func withExit(dir, name string, call func(*storage) error) error {
 	if err := CheckExitName(name); err != nil {
 		return err
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return fmt.Errorf("remove %s: %w", name, err)
+		return err
 	}
 	defer func() { _ = root.Close() }() // nothing was written through it
-	if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove %s: %w", name, err)
-	}
-	return nil
+	return call(&storage{dir: dir, root: root})
 }
 
 // CheckExitName returns an error unless name is the name of an exit report, so that a caller that
@@ -98,26 +100,10 @@ func CheckExitName(name string) error {
 
 // ReadExit reads an exit report of the storage directory dir. The error wraps fs.ErrNotExist if
 // there is none.
-func ReadExit(dir, name string) ([]byte, error) {
-	if err := CheckExitName(name); err != nil {
-		return nil, err
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
-	}
-	defer func() { _ = root.Close() }() // opened for reading
-	f, info, err := files.OpenRegularIn(root, name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }() // opened for reading
-	if info.Size() > exitLimit {
-		return nil, fmt.Errorf("read %s: %w", name, errors.New("it is too large for an exit report"))
-	}
-	data, err := io.ReadAll(io.LimitReader(f, exitLimit))
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
-	}
-	return data, nil
+func ReadExit(dir, name string) (data []byte, err error) {
+	err = withExit(dir, name, func(s *storage) error {
+		data, err = s.readRegular(name, exitLimit)
+		return err
+	})
+	return data, err
 }
