@@ -127,12 +127,9 @@ func (a *Args) JSON() (json.RawMessage, error) {
 		return nil, err
 	}
 	object := struct {
-		Step   string                     `json:"step,omitempty"`
-		Run    int                        `json:"run,omitempty"`
-		By     *string                    `json:"by,omitempty"`
-		Reason string                     `json:"reason,omitempty"`
-		Values map[string]json.RawMessage `json:"values,omitempty"`
-	}{Step: a.Step, Run: a.Run, Reason: a.Reason, Values: a.Values}
+		Args
+		By *string `json:"by,omitempty"` // an empty one counts
+	}{Args: *a}
 	if a.By != "" || a.Unnamed {
 		object.By = &a.By
 	}
@@ -212,14 +209,9 @@ func (s *ActionSpec) unblocks() bool { return s.moves(FailedManual) || s.moves(W
 // RequestPending reports whether one of these requests is pending or being carried out.
 func (j *jobsFolder) RequestPending(id ID, asks ...Action) bool {
 	for _, ask := range asks {
-		if j.Requested(id, ask) {
+		// Twice in jobs/: a starting daemon puts taken requests back.
+		if j.Requested(id, ask) || j.isTaken(id, ask) || j.Requested(id, ask) {
 			return true
-		}
-		if _, err := j.root.Lstat(path.Join(takenDir, RequestName(id, ask))); err == nil {
-			return true
-		}
-		if j.Requested(id, ask) {
-			return true // a starting daemon puts taken requests back
 		}
 	}
 	return false

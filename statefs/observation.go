@@ -319,11 +319,8 @@ func (j *jobsFolder) checkJobsFolder() error {
 		return fmt.Errorf("stat %s: %w", j.JobsDir(), err)
 	}
 	named, err := os.Stat(j.JobsDir())
-	if err != nil {
+	if err != nil || !os.SameFile(held, named) {
 		return &JobsFolderReplacedError{j.JobsDir(), err}
-	}
-	if !os.SameFile(held, named) {
-		return &JobsFolderReplacedError{Dir: j.JobsDir()}
 	}
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -481,11 +480,7 @@ func (o *OwnerOutbox) Requested(name EntryName) (DeliveryRequest, bool, error) {
 // DropRequest removes a request whose effect is durable, or that has none. A newer request
 // of the same name stays.
 func (o *OwnerOutbox) DropRequest(a DeliveryRequest) error {
-	now, err := o.root.Lstat(a.file)
-	if err == nil && os.SameFile(a.info, now) && now.ModTime().Equal(a.info.ModTime()) {
-		err = o.root.Remove(a.file)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := removeUnchanged(o.root, a.file, a.info); err != nil {
 		return fmt.Errorf("remove the request %s: %w", path.Base(a.file), err)
 	}
 	return nil

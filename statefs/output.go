@@ -13,6 +13,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"time"
@@ -387,15 +388,10 @@ func (p *Progress) Fraction() (fraction float64, known bool) {
 
 // Same reports whether two progresses are equal except for their time.
 func (p *Progress) Same(other *Progress) bool {
-	if p.Done != other.Done || !sameTotal(p.Total, other.Total) || p.Phase != other.Phase ||
-		(p.Step == nil) != (other.Step == nil) {
-		return false
-	}
-	a, b := p.Step, other.Step
-	return a == nil || a.Name == b.Name && a.Done == b.Done && sameTotal(a.Total, b.Total) && a.Phase == b.Phase
+	a, b := *p, *other
+	a.At, b.At = time.Time{}, time.Time{}
+	return reflect.DeepEqual(a, b)
 }
-
-func sameTotal(a, b *int64) bool { return (a == nil) == (b == nil) && (a == nil || *a == *b) }
 
 // ReadProgress returns the last progress of an operation. The error wraps fs.ErrNotExist if it
 // never reported any.

@@ -434,14 +434,8 @@ func (t *Tree) keepDefinition(hash string, source []byte) error {
 		if err := t.files.Replace(name, source, false); err != nil {
 			return fmt.Errorf("store the job definition: %w", err)
 		}
-		folder, err := files.OpenFolder(path.Join(t.dir, definitionsDir), t.durable())
-		if err != nil {
+		if err := t.syncFolder(definitionsDir); err != nil {
 			return fmt.Errorf("store the job definition: %w", err)
-		}
-		err = folder.Sync()
-		_ = folder.Close() // opened for reading
-		if err != nil {
-			return err
 		}
 	}
 	t.storedDefinitions.Store(hash, true)

@@ -117,7 +117,9 @@ func (t *Tree) writeRequest(id ID, ask Action, args json.RawMessage) error {
 	if before == nil {
 		return nil
 	}
-	return t.removeOpposite(RequestName(id, ask.Spec().Opposite), before)
+	// If it was made again since, it is the later request and stays: its requester may have seen the effect of ours and
+	// been answered.
+	return removeUnchanged(t.jobs, RequestName(id, ask.Spec().Opposite), before)
 }
 
 // requestOnFullDisk creates a request in jobs/ without a data block: an empty file, which counts by
@@ -145,13 +147,11 @@ func (j *jobsFolder) oppositeRequest(id ID, ask Action) (fs.FileInfo, error) {
 	return info, err
 }
 
-// removeOpposite removes a request that existed before its opposite was written. If it was made
-// again since, it is the later request and stays: its requester may have seen the effect of ours
-// and been answered.
-func (j *jobsFolder) removeOpposite(name string, before fs.FileInfo) error {
-	now, err := j.jobs.Lstat(name)
-	if err == nil && os.SameFile(before, now) && now.ModTime().Equal(before.ModTime()) {
-		err = j.jobs.Remove(name)
+// removeUnchanged removes a file unless it was removed or written since it was seen.
+func removeUnchanged(root *os.Root, name string, seen fs.FileInfo) error {
+	now, err := root.Lstat(name)
+	if err == nil && sameContent(seen, now) {
+		err = root.Remove(name)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

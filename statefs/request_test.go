@@ -83,7 +83,7 @@ func TestConcurrentRequestIsKept(t *testing.T) {
 		put(t, tree, "", jobsDir, RequestName(id, Pause))
 		test.meanwhile(file)
 		if before != nil {
-			check(t, tree.removeOpposite(RequestName(id, Resume), before))
+			check(t, removeUnchanged(tree.jobs, RequestName(id, Resume), before))
 		}
 		sight, err := tree.ObserveAll(id)
 		check(t, err)

@@ -169,15 +169,11 @@ func makeStorage(t *Tree) error {
 		return nil
 	}
 	for _, path := range made {
-		folder, err := files.OpenFolder(path, t.durable())
-		if err != nil {
-			continue // a folder that may be searched but not read: its owner made the name durable long ago, or cannot
-		}
-		err = folder.Sync()
-		_ = folder.Close() // opened for reading
-		if err != nil {
+		err := files.SyncFolder(path)
+		if _, failed := errors.AsType[*files.SyncError](err); failed {
 			return err
 		}
+		// Another error: a folder that may be searched but not read. Its owner made the name durable long ago, or cannot.
 	}
 	return nil
 }
