@@ -40,7 +40,7 @@ const (
 
 var mutants = []mutant{
 	{
-		"a record is not synced", "statefs/files/write.go", "if !w.durable && !always {", "if true {",
+		"a record is not synced", "statefs/files/write.go", "w.durable || always", "false",
 		"TestEveryCrashPoint", "./internal/torture", false,
 	},
 	{
@@ -111,13 +111,12 @@ var mutants = []mutant{
 	},
 	{
 		"a file is made over what is there", "statefs/files/system_linux.go",
-		"unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)",
-		"unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, 0)",
+		"unix.AT_FDCWD, from, to, unix.RENAME_NOREPLACE", "unix.AT_FDCWD, from, to, 0",
 		".", "./statefs/files", false,
 	},
 	{
 		"a marker is renamed over what is there", "statefs/files/system_linux.go",
-		"unix.Renameat2(fd, from, fd, to, unix.RENAME_NOREPLACE)", "unix.Renameat2(fd, from, fd, to, 0)",
+		"fd, from, to, unix.RENAME_NOREPLACE", "fd, from, to, 0",
 		".", "./statefs/files", false,
 	},
 	{

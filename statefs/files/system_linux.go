@@ -18,12 +18,17 @@ const Nonblock = unix.O_NONBLOCK | unix.O_NOFOLLOW
 // renameNew moves a file to a name in any folder of the same file system, which must be free. The
 // error wraps fs.ErrExist if the new name is taken.
 func renameNew(from, to string) error {
-	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
+	return renameat("rename", unix.AT_FDCWD, from, to, unix.RENAME_NOREPLACE, linkNew)
+}
+
+// renameat is renameat2(2), or the fallback on a file system that does not know the flags.
+func renameat(op string, folder int, from, to string, flags uint, fallback func(from, to string) error) error {
+	err := unix.Renameat2(folder, from, folder, to, flags)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
-		return linkNew(from, to) // a file system without RENAME_NOREPLACE
+		return fallback(from, to)
 	}
 	if err != nil {
-		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
+		return &os.LinkError{Op: op, Old: from, New: to, Err: err}
 	}
 	return nil
 }
@@ -37,28 +42,17 @@ func RenameFree(folder *os.File, from, to string) error {
 	if err != nil {
 		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
 	}
-	err = WithDescriptor(raw, func(fd int) error { return unix.Renameat2(fd, from, fd, to, unix.RENAME_NOREPLACE) })
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
-		// A file system without RENAME_NOREPLACE: check first, as on other systems.
-		return renamePortable(folder.Name(), from, to)
-	}
-	if err != nil {
-		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
-	}
-	return nil
+	return WithDescriptor(raw, func(fd int) error {
+		return renameat("rename", fd, from, to, unix.RENAME_NOREPLACE, func(from, to string) error {
+			return renamePortable(folder.Name(), from, to)
+		})
+	})
 }
 
 // swap atomically exchanges a file with an existing one. The error wraps fs.ErrNotExist if the
 // target does not exist. The replaced file then has the name of the new one.
 func swap(from, to string) error {
-	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_EXCHANGE)
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
-		return swapPortable(from, to)
-	}
-	if err != nil {
-		return &os.LinkError{Op: "swap", Old: from, New: to, Err: err}
-	}
-	return nil
+	return renameat("swap", unix.AT_FDCWD, from, to, unix.RENAME_EXCHANGE, swapPortable)
 }
 
 // createUnnamed writes a file that has no name until it is complete and then gives it one, which
@@ -85,8 +79,7 @@ func (w *Writer) createUnnamed(target string, data []byte) error {
 // linkUnnamed gives such a file its name.
 func linkUnnamed(fd int, path, target string) error {
 	err := retryInterrupted("link", path, func() error {
-		return unix.Linkat(fd, "", unix.AT_FDCWD, target,
-			unix.AT_EMPTY_PATH)
+		return unix.Linkat(fd, "", unix.AT_FDCWD, target, unix.AT_EMPTY_PATH)
 	})
 	if errors.Is(err, unix.ENOENT) { // it takes a capability before Linux 6.10
 		err = retryInterrupted("link", path, func() error {

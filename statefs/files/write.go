@@ -77,12 +77,7 @@ func (e *SyncError) Unwrap() error { return e.Err }
 // Replace writes data under name (relative to the directory), replacing what was there. It syncs the
 // data first if the durability requires it, or if always is set.
 func (w *Writer) Replace(name string, data []byte, always bool) error {
-	if !w.durable && !always {
-		return w.ReplaceUnsynced(name, data)
-	}
-	w.slots <- struct{}{}
-	defer func() { <-w.slots }()
-	return w.put(name, data, true)
+	return w.put(name, data, w.durable || always)
 }
 
 // ReplaceUnsynced is Replace without any sync: for process durability, and for files whose loss costs nothing.
@@ -91,8 +86,6 @@ func (w *Writer) ReplaceUnsynced(name string, data []byte) error { return w.put(
 // Rewrite is Replace for a name that must exist. The error wraps fs.ErrNotExist if it does not, so
 // that a file removed by a person stays removed.
 func (w *Writer) Rewrite(name string, data []byte) error {
-	w.slots <- struct{}{}
-	defer func() { <-w.slots }()
 	info, err := os.Lstat(filepath.Join(w.dir, name))
 	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err) // persist would take it for a missing temporary file
@@ -122,17 +115,7 @@ func (w *Writer) put(name string, data []byte, synced bool) error {
 
 func (w *Writer) putWith(name string, data []byte, synced bool, move func(from, to string) error) error {
 	target := filepath.Join(w.dir, name)
-	err := w.persist(name, func() error {
-		temp, err := w.temp(data, synced)
-		if err != nil {
-			return err
-		}
-		if err = move(temp, target); err != nil {
-			_ = os.Remove(temp) // tmp/ is emptied at start anyway
-			return err
-		}
-		return nil
-	})
+	err := w.persist(name, synced, func() error { return w.writeAndMove(data, synced, target, move) })
 	if err != nil {
 		return fmt.Errorf("write %s: %w", name, asSyncError(target, err))
 	}
@@ -160,8 +143,12 @@ func asSyncError(target string, err error) error {
 
 // persist retries a write whose temporary file disappeared: a starting daemon empties tmp/, even
 // while another process is writing there, or tmp/ itself was removed. It retries a write once it has
-// made a folder in the place of a file. Both may happen to one write, in any order.
-func (w *Writer) persist(name string, write func() error) error {
+// made a folder in the place of a file. Both may happen to one write, in any order. A synced write waits for a slot.
+func (w *Writer) persist(name string, synced bool, write func() error) error {
+	if synced {
+		w.slots <- struct{}{}
+		defer func() { <-w.slots }()
+	}
 	err := write()
 	for range 4 {
 		var again bool
@@ -209,25 +196,14 @@ func (w *Writer) unnamed(err error) error {
 // Create writes data under a name that must be free; the error wraps fs.ErrExist if it is not. It
 // never overwrites. With synced the data is on disk before the name.
 func (w *Writer) Create(name string, data []byte, synced bool) error {
-	if synced {
-		w.slots <- struct{}{}
-		defer func() { <-w.slots }()
-	}
 	target := filepath.Join(w.dir, name)
-	err := w.persist(name, func() error {
+	err := w.persist(name, synced, func() error {
 		if !synced { // with a sync there is nothing to gain
 			if err := w.createUnnamed(target, data); !errors.Is(err, errors.ErrUnsupported) {
 				return err
 			}
 		}
-		temp, err := w.temp(data, synced)
-		if err != nil {
-			return err
-		}
-		if err = renameNew(temp, target); err != nil {
-			_ = os.Remove(temp) // tmp/ is emptied at start anyway
-		}
-		return err
+		return w.writeAndMove(data, synced, target, renameNew)
 	})
 	if err != nil {
 		return fmt.Errorf("create %s: %w", name, asSyncError(target, err))
@@ -235,20 +211,23 @@ func (w *Writer) Create(name string, data []byte, synced bool) error {
 	return nil
 }
 
-// temp writes data to a new file in tmp/ and returns its path.
-func (w *Writer) temp(data []byte, synced bool) (string, error) {
+// writeAndMove writes data to a new file in tmp/ and moves it to its place.
+func (w *Writer) writeAndMove(data []byte, synced bool, target string, move func(from, to string) error) error {
 	// The name is random instead of the PID: two trees of one process, or two containers in which
 	// both processes have PID 1, may write at the same time.
-	path := filepath.Join(w.tmp, "state-"+strconv.FormatUint(rand.Uint64(), 36))
-	fd, err := OpenDescriptor(unix.AT_FDCWD, path, path, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, Mode)
+	temp := filepath.Join(w.tmp, "state-"+strconv.FormatUint(rand.Uint64(), 36))
+	fd, err := OpenDescriptor(unix.AT_FDCWD, temp, temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, Mode)
 	if err != nil {
-		return "", err
+		return err
 	}
-	if err := w.writeNew(fd, path, data, synced, nil); err != nil {
-		_ = os.Remove(path) // the first error counts
-		return "", err
+	err = w.writeNew(fd, temp, data, synced, nil)
+	if err == nil {
+		err = move(temp, target)
 	}
-	return path, nil
+	if err != nil {
+		_ = os.Remove(temp) // the first error counts, and tmp/ is emptied at start anyway
+	}
+	return err
 }
 
 // writeNew writes a new file, sets its mode whatever the umask is, calls then, and closes it. Once
@@ -304,7 +283,7 @@ func writeAll(fd int, path string, data []byte) error {
 // time.
 func (w *Writer) Link(from, name string, modified time.Time) error {
 	source, target := filepath.Join(w.dir, from), filepath.Join(w.dir, name)
-	err := w.persist(name, func() error {
+	err := w.persist(name, false, func() error {
 		temp := filepath.Join(w.tmp, "link-"+path.Base(name))
 		if err := os.Link(source, temp); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
@@ -323,7 +302,7 @@ func (w *Writer) Link(from, name string, modified time.Time) error {
 // nothing is stored.
 func (w *Writer) Fill(name string, write func(io.Writer) (bool, error)) error {
 	target := filepath.Join(w.dir, name)
-	return w.persist(name, func() error {
+	return w.persist(name, false, func() error {
 		f, err := renameio.NewPendingFile(target, renameio.WithTempDir(w.tmp), renameio.WithPermissions(Mode),
 			renameio.IgnoreUmask())
 		if err != nil {
