@@ -5,63 +5,60 @@ import "fmt"
 // Cause is why an operation changes its state. The record keeps it with each transition.
 type Cause string
 
-// The causes.
+// The causes, each with what happens to the operation; docs/states.md is made of these sentences.
 const (
-	// CauseSubmit is the submit: it leads from no state to the first one.
+	// CauseSubmit: a client submits it.
 	CauseSubmit Cause = "submit"
-	// CauseDue means that the due time of a scheduled operation or of the next attempt has come.
+	// CauseDue: its time, or the time of its next attempt, has come.
 	CauseDue Cause = "due"
-	// CauseStart means that the daemon starts a run.
+	// CauseStart: the daemon starts a run.
 	CauseStart Cause = "start"
-	// CausePause is a pause request, or a marker that a person renamed to paused.
+	// CausePause: a client requests a pause.
 	CausePause Cause = "pause"
-	// CauseResume is a resume request for work that is stopped and still exists.
+	// CauseResume: a client requests a resume, and its stopped work is still there.
 	CauseResume Cause = "resume"
-	// CauseRelease is a resume request for an operation without a process: it was paused before it
-	// started, or its process ended during the pause.
+	// CauseRelease: a client requests a resume, and it has no process to go on with.
 	CauseRelease Cause = "release"
-	// CauseCancel is a cancel request.
+	// CauseCancel: a client requests a cancel.
 	CauseCancel Cause = "cancel"
-	// CauseMarkerMissing means that a person removed the marker, which cancels the operation.
+	// CauseMarkerMissing: a person removed its marker.
 	CauseMarkerMissing Cause = "marker_missing"
-	// CauseInterrupted means that the daemon stopped and stopped the work with it; this is not an
-	// attempt.
+	// CauseInterrupted: the daemon stops and takes the work down with it; this costs no attempt.
 	CauseInterrupted Cause = "interrupted"
-	// CauseRescued means that a new run replaces a run that died with an earlier daemon, or whose
-	// failure is likely to be temporary.
+	// CauseRescued: a run died with an earlier daemon, or failed in a way that may go well another time, and is
+	// replaced by another one.
 	CauseRescued Cause = "rescued"
-	// CauseDone means that the work ended by itself, with or without failed items.
+	// CauseDone: the work ended by itself, with or without failed items.
 	CauseDone Cause = "done"
-	// CauseFailed means that the work ended with an error and is not retried.
+	// CauseFailed: the work could not be done, and is not tried again.
 	CauseFailed Cause = "failed"
-	// CauseRetryLater means that an attempt failed and another one is due later.
+	// CauseRetryLater: an attempt failed and another one is due later.
 	CauseRetryLater Cause = "retry_later"
-	// CauseNotYet is a resume request for an operation whose due time has not come.
+	// CauseNotYet: a client requests a resume, and its time has not come yet.
 	CauseNotYet Cause = "not_yet"
-	// CauseExpired means that a time limit of the operation is exceeded: its maximum wait in the
-	// queue, or its deadline.
+	// CauseExpired: it waited in the queue for too long, or its deadline has passed.
 	CauseExpired Cause = "expired"
-	// CauseNeedsPerson means that an attempt failed in a way that only a person can repair.
+	// CauseNeedsPerson: an attempt failed in a way that only a person can repair.
 	CauseNeedsPerson Cause = "needs_person"
-	// CauseDependency means that an operation it depends on did not end as required.
+	// CauseDependency: an operation that it comes after has ended without the required result.
 	CauseDependency Cause = "dependency"
-	// CauseRetry is a retry request.
+	// CauseRetry: a client requests a retry.
 	CauseRetry Cause = "retry"
-	// CauseNextStep means that the next step needs another lane or other limits than the one
-	// before.
+	// CauseNextStep: the next step takes another lane or other limits than the one before.
 	CauseNextStep Cause = "next_step"
-	// CauseSkip is a skip request for the current step.
+	// CauseSkip: a client requests to skip the current step.
 	CauseSkip Cause = "skip"
-	// CauseGate means that the work reached a gate.
+	// CauseGate: the work reached a gate.
 	CauseGate Cause = "gate"
-	// CauseApprove and CauseReject answer a gate.
+	// CauseApprove: a person approves it at the gate.
 	CauseApprove Cause = "approve"
-	CauseReject  Cause = "reject"
-	// CauseMainDone means that the required steps are done while optional steps go on; CauseAllDone
-	// ends those.
+	// CauseReject: a person rejects it at the gate.
+	CauseReject Cause = "reject"
+	// CauseMainDone: the main chain is done while optional steps go on.
 	CauseMainDone Cause = "main_done"
-	CauseAllDone  Cause = "all_done"
-	// CauseUnreadable means that the record cannot be read: the operation waits for a person.
+	// CauseAllDone: the last optional step has ended.
+	CauseAllDone Cause = "all_done"
+	// CauseUnreadable: its record cannot be read, so it is kept for a person.
 	CauseUnreadable Cause = "record_unreadable"
 )
 
@@ -80,38 +77,6 @@ const (
 	// RecordLast writes the terminal record and then removes the marker.
 	RecordLast Order = "record, no marker"
 )
-
-// Description returns what cause c means, in one sentence for people; "" for text that is no cause.
-func (c Cause) Description() string { return causeDescriptions[c] }
-
-var causeDescriptions = map[Cause]string{
-	CauseSubmit:        "A client submits it.",
-	CauseDue:           "Its time, or the time of its next attempt, has come.",
-	CauseStart:         "The daemon starts a run.",
-	CausePause:         "A client requests a pause.",
-	CauseResume:        "A client requests a resume, and its stopped work is still there.",
-	CauseRelease:       "A client requests a resume, and it has no process to go on with.",
-	CauseCancel:        "A client requests a cancel.",
-	CauseMarkerMissing: "A person removed its marker.",
-	CauseInterrupted:   "The daemon stops and takes the work down with it; this costs no attempt.",
-	CauseRescued:       "A run died with an earlier daemon, or failed in a way that may go well another time, and is replaced by another one.",
-	CauseDone:          "The work ended by itself, with or without failed items.",
-	CauseFailed:        "The work could not be done, and is not tried again.",
-	CauseRetryLater:    "An attempt failed and another one is due later.",
-	CauseNotYet:        "A client requests a resume, and its time has not come yet.",
-	CauseExpired:       "It waited in the queue for too long, or its deadline has passed.",
-	CauseNeedsPerson:   "An attempt failed in a way that only a person can repair.",
-	CauseDependency:    "An operation that it comes after has ended without the required result.",
-	CauseRetry:         "A client requests a retry.",
-	CauseNextStep:      "The next step takes another lane or other limits than the one before.",
-	CauseSkip:          "A client requests to skip the current step.",
-	CauseGate:          "The work reached a gate.",
-	CauseApprove:       "A person approves it at the gate.",
-	CauseReject:        "A person rejects it at the gate.",
-	CauseMainDone:      "The main chain is done while optional steps go on.",
-	CauseAllDone:       "The last optional step has ended.",
-	CauseUnreadable:    "Its record cannot be read, so it is kept for a person.",
-}
 
 // Transition is one row of the table.
 type Transition struct {

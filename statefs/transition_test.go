@@ -5,6 +5,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"slices"
 	"strings"
@@ -31,8 +34,8 @@ failed:
 
 func causes() []Cause {
 	var all []Cause
-	for cause := range causeDescriptions {
-		all = append(all, cause)
+	for cause := range meanings("transition.go") {
+		all = append(all, Cause(cause))
 	}
 	slices.Sort(all)
 	return all
@@ -145,12 +148,13 @@ func TestEveryWordHasADescription(t *testing.T) {
 			t.Errorf("state %s means %q", state, state.Description())
 		}
 	}
+	sentences := meanings("transition.go")
 	for _, row := range transitions {
-		if !strings.HasSuffix(row.Cause.Description(), ".") {
-			t.Errorf("cause %s means %q", row.Cause, row.Cause.Description())
+		if meaning := sentences[string(row.Cause)]; !strings.HasSuffix(meaning, ".") {
+			t.Errorf("cause %s means %q", row.Cause, meaning)
 		}
 	}
-	if State("banana").Description() != "" || Cause("banana").Description() != "" {
+	if State("banana").Description() != "" {
 		t.Error("a word that is none has a meaning")
 	}
 }
@@ -171,7 +175,33 @@ func TestStatesPage(t *testing.T) {
 	}
 }
 
+// meanings returns what the comments of the constants in files say, by the value of the constant: "// Pending: it has
+// not begun." means "It has not begun."
+func meanings(files ...string) map[string]string {
+	meanings := make(map[string]string)
+	for _, file := range files {
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
+		if err != nil {
+			panic(err)
+		}
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			spec, ok := n.(*ast.ValueSpec)
+			if !ok || spec.Doc == nil || len(spec.Values) != 1 {
+				return true
+			}
+			value, ok := spec.Values[0].(*ast.BasicLit)
+			text, is := strings.CutPrefix(strings.Join(strings.Fields(spec.Doc.Text()), " "), spec.Names[0].Name+": ")
+			if ok && is {
+				meanings[strings.Trim(value.Value, `"`)] = strings.ToUpper(text[:1]) + text[1:]
+			}
+			return true
+		})
+	}
+	return meanings
+}
+
 func statesPage() []byte {
+	sentences := meanings("transition.go")
 	var page bytes.Buffer
 	page.WriteString(`<!-- Generated from statefs/transition.go by "make generate"; do not edit. -->
 
@@ -210,11 +240,11 @@ When it has ended its state stands in the record, and there is no marker.
 	page.WriteString("\n## Transitions\n\nAny pair of state and cause that is not here is refused and changes nothing. A crash between the two\n" +
 		"writes of a transition loses nothing: the next start completes it.\n\n" +
 		"| from | cause | to | written | when |\n|---|---|---|---|---|\n")
-	fmt.Fprintf(&page, "| | `%s` | `%s` | record, marker | %s |\n", CauseSubmit, Queued, CauseSubmit.Description())
+	fmt.Fprintf(&page, "| | `%s` | `%s` | record, marker | %s |\n", CauseSubmit, Queued, sentences[string(CauseSubmit)])
 	fmt.Fprintf(&page, "| | `%s` | `%s` | record, marker | %s |\n", CauseSubmit, Scheduled,
 		"A client submits it for a later time.")
 	for _, row := range transitions {
-		fmt.Fprintf(&page, "| `%s` | `%s` | `%s` | %s | %s |\n", row.From, row.Cause, row.To, row.Order, row.Cause.Description())
+		fmt.Fprintf(&page, "| `%s` | `%s` | `%s` | %s | %s |\n", row.From, row.Cause, row.To, row.Order, sentences[string(row.Cause)])
 	}
 	page.WriteString("\n## Manual moves\n\nRenaming a marker with `mv` acts as the request. The daemon undoes and reports any other move.\n\n" +
 		"| from | to | acts as |\n|---|---|---|\n")

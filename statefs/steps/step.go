@@ -11,20 +11,19 @@ import (
 // Status is the status of a step.
 type Status string
 
-// The statuses of a step.
+// The statuses of a step, each with what it means; docs/steps.md is made of these sentences.
 const (
-	// Pending has not begun, or will begin again.
+	// Pending: it has not begun, or begins again.
 	Pending Status = "pending"
-	// Running may have had effects: it is recorded before the work begins.
+	// Running: it is at work; the record had this status before the work began.
 	Running Status = "running"
-	// Succeeded is done and does not begin again, unless a person goes back to it or to a step that
-	// it needs.
+	// Succeeded: it is done and never begins again, unless a person goes back.
 	Succeeded Status = "succeeded"
-	// FailedRetryable is retried at a recorded time.
+	// FailedRetryable: it failed and is tried again by itself.
 	FailedRetryable Status = "failed_retryable"
-	// FailedManual waits until a person acts.
+	// FailedManual: it failed and waits until a person acts.
 	FailedManual Status = "failed_manual"
-	// Skipped was skipped by a person or by its condition; steps that need it go on.
+	// Skipped: it is left out; what needs it goes on.
 	Skipped Status = "skipped"
 )
 

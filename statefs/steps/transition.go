@@ -5,31 +5,31 @@ import "fmt"
 // Cause is why a step changes its status.
 type Cause string
 
-// The causes.
+// The causes, each with what happens to the step; docs/steps.md is made of these sentences.
 const (
-	// CauseStart means that a run of the step begins.
+	// CauseStart: a run of it begins.
 	CauseStart Cause = "start"
-	// CauseDone means that the work succeeded, with all outputs that the job names.
+	// CauseDone: its work ended well, and left every output that the job names.
 	CauseDone Cause = "done"
-	// CauseRetryLater means that an attempt failed and another one is due, at once or later.
+	// CauseRetryLater: an attempt failed and another one is due, at once or later.
 	CauseRetryLater Cause = "retry_later"
-	// CauseNeedsPerson means that an attempt failed in a way that only a person can repair, or that
-	// it was the last one.
+	// CauseNeedsPerson: an attempt failed in a way that only a person can repair, or was the last one.
 	CauseNeedsPerson Cause = "needs_person"
-	// CauseCutOff means that the work was interrupted without a result: the operation was
-	// cancelled, or the daemon or the machine ended.
+	// CauseCutOff: its work was ended without a verdict: the operation was cancelled, or the daemon or the machine
+	// went away.
 	CauseCutOff Cause = "cut_off"
-	// CauseWhen means that its condition does not hold.
+	// CauseWhen: its condition does not hold.
 	CauseWhen Cause = "when"
-	// CauseSkip is a skip request.
+	// CauseSkip: a client requests to skip it.
 	CauseSkip Cause = "skip"
-	// CauseRetry is a retry request for a step that failed.
+	// CauseRetry: a client requests a retry.
 	CauseRetry Cause = "retry"
-	// CauseBack means that a person went back to this step or to a step that it needs.
+	// CauseBack: a client requests a retry from it, or from a step that it needs.
 	CauseBack Cause = "back"
-	// CauseApprove and CauseReject answer a gate; an approved gate without work is done.
+	// CauseApprove: a person approves it, and it has no work of its own.
 	CauseApprove Cause = "approve"
-	CauseReject  Cause = "reject"
+	// CauseReject: a person rejects it.
+	CauseReject Cause = "reject"
 )
 
 // Transition is one row of the table.

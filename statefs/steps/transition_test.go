@@ -5,6 +5,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"strings"
 	"testing"
@@ -33,8 +36,8 @@ func TestEveryPairOfStatusAndCause(t *testing.T) {
 		}
 	}
 	for _, from := range append(Statuses(), "", "banana") {
-		for cause := range causeDescriptions {
-			s := Step{Name: "split", Status: from}
+		for word := range meanings("transition.go") {
+			s, cause := Step{Name: "split", Status: from}, Cause(word)
 			err := s.Apply(cause)
 			pair := fmt.Sprintf("%s %s", from, cause)
 			to, legal := want[pair]
@@ -47,11 +50,9 @@ func TestEveryPairOfStatusAndCause(t *testing.T) {
 			}
 		}
 	}
-	if Status("banana").Description() != "" || Cause("banana").Description() != "" {
-		t.Error("a word that is none has a meaning")
-	}
+	words := meanings("step.go", "transition.go")
 	for _, row := range transitions {
-		if row.From.Description() == "" || row.Cause.Description() == "" || row.To.Description() == "" {
+		if words[string(row.From)] == "" || words[string(row.Cause)] == "" || words[string(row.To)] == "" {
 			t.Errorf("%v: a word without a meaning", row)
 		}
 	}
@@ -73,7 +74,33 @@ func TestStepsPage(t *testing.T) {
 	}
 }
 
+// meanings returns what the comments of the constants in files say, by the value of the constant: "// Pending: it has
+// not begun." means "It has not begun."
+func meanings(files ...string) map[string]string {
+	meanings := make(map[string]string)
+	for _, file := range files {
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
+		if err != nil {
+			panic(err)
+		}
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			spec, ok := n.(*ast.ValueSpec)
+			if !ok || spec.Doc == nil || len(spec.Values) != 1 {
+				return true
+			}
+			value, ok := spec.Values[0].(*ast.BasicLit)
+			text, is := strings.CutPrefix(strings.Join(strings.Fields(spec.Doc.Text()), " "), spec.Names[0].Name+": ")
+			if ok && is {
+				meanings[strings.Trim(value.Value, `"`)] = strings.ToUpper(text[:1]) + text[1:]
+			}
+			return true
+		})
+	}
+	return meanings
+}
+
 func stepsPage() []byte {
+	statuses, causes := meanings("step.go"), meanings("transition.go")
 	var page bytes.Buffer
 	page.WriteString(`<!-- Generated from statefs/steps/transition.go by "make generate"; do not edit. -->
 
@@ -98,11 +125,11 @@ two levels, drawn in [states.md](states.md).
 	}
 	page.WriteString("```\n\n| status | what it means |\n|---|---|\n")
 	for _, s := range Statuses() {
-		fmt.Fprintf(&page, "| `%s` | %s |\n", s, s.Description())
+		fmt.Fprintf(&page, "| `%s` | %s |\n", s, statuses[string(s)])
 	}
 	page.WriteString("\n## Transitions\n\nAny pair of status and cause that is not here is refused and changes nothing.\n\n| from | cause | to | when |\n|---|---|---|---|\n")
 	for _, row := range transitions {
-		fmt.Fprintf(&page, "| `%s` | `%s` | `%s` | %s |\n", row.From, row.Cause, row.To, row.Cause.Description())
+		fmt.Fprintf(&page, "| `%s` | `%s` | `%s` | %s |\n", row.From, row.Cause, row.To, causes[string(row.Cause)])
 	}
 	return page.Bytes()
 }
