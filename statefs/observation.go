@@ -100,7 +100,7 @@ func (t *Tree) observeMarkers(id ID) ([]State, error) {
 		return nil, nil
 	}
 	for n := range maxObservations {
-		before, err := t.jobsChangedAt()
+		before, err := t.folder.Stat()
 		if err != nil {
 			return nil, err
 		}
@@ -108,24 +108,15 @@ func (t *Tree) observeMarkers(id ID) ([]State, error) {
 		if err != nil || len(sight.States) > 0 {
 			return sight.States, err
 		}
-		after, err := t.jobsChangedAt()
+		after, err := t.folder.Stat()
 		if err != nil {
 			return nil, err
 		}
-		if n >= 1 && before == after {
+		if n >= 1 && before.ModTime().Equal(after.ModTime()) { // it changes with every name in the folder
 			break
 		}
 	}
 	return nil, nil
-}
-
-// jobsChangedAt returns the modification time of jobs/, which changes with every name in it.
-func (j *jobsFolder) jobsChangedAt() (unix.Timespec, error) {
-	var st unix.Stat_t
-	if err := files.WithDescriptor(j.raw, func(fd int) error { return unix.Fstat(fd, &st) }); err != nil {
-		return unix.Timespec{}, fmt.Errorf("stat %s: %w", j.JobsDir(), err)
-	}
-	return st.Mtim, nil
 }
 
 // nameChangedAt returns when a file of jobs/ was last written, renamed or linked.

@@ -105,9 +105,13 @@ type Upload struct {
 	PartBytes int64 `json:"part_bytes"`
 }
 
-func encodeEntry(e *OutboxEntry) ([]byte, error) {
+func encodeEntry(name EntryName, e *OutboxEntry) ([]byte, error) {
+	e.Version = EntryVersion
 	data, err := json.Marshal(e)
-	return append(data, '\n'), err
+	if err != nil {
+		return nil, fmt.Errorf("entry %s: %w", name, err)
+	}
+	return append(data, '\n'), nil
 }
 
 // decodeEntry decodes an entry. It ignores unknown members: if they matter, a newer version of
@@ -238,10 +242,9 @@ func (o *Outbox) Read(name EntryName) (e *OutboxEntry, manual bool, err error) {
 
 // Write writes a pending entry and replaces an earlier one. It is durable after Sync.
 func (o *OwnerOutbox) Write(name EntryName, e *OutboxEntry) error {
-	e.Version = EntryVersion
-	data, err := encodeEntry(e)
+	data, err := encodeEntry(name, e)
 	if err != nil {
-		return fmt.Errorf("entry %s: %w", name, err)
+		return err
 	}
 	return o.files.Replace(name.file(entryPending), data, false)
 }
@@ -249,10 +252,9 @@ func (o *OwnerOutbox) Write(name EntryName, e *OutboxEntry) error {
 // Rewrite is Write for an existing pending entry. The error wraps fs.ErrNotExist if the
 // entry does not exist, even if it was only just removed.
 func (o *OwnerOutbox) Rewrite(name EntryName, e *OutboxEntry) error {
-	e.Version = EntryVersion
-	data, err := encodeEntry(e)
+	data, err := encodeEntry(name, e)
 	if err != nil {
-		return fmt.Errorf("entry %s: %w", name, err)
+		return err
 	}
 	return o.files.Rewrite(name.file(entryPending), data)
 }

@@ -123,7 +123,7 @@ func FuzzEntry(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := encodeEntry(e)
+		again, err := encodeEntry(entryOf, e)
 		if err != nil {
 			return // a time that RFC 3339 cannot express
 		}

@@ -169,13 +169,13 @@ func (o *Output) SyncArtifacts(id ID) error {
 	if len(paths) == 0 {
 		return nil
 	}
-	if err := forEachParallel(paths, syncersOfFiles, syncPath); err != nil {
+	if err := forEachParallel(paths, syncersOfFiles, o.syncPath); err != nil {
 		return err
 	}
 	return o.syncDay(id.Day())
 }
 
-func syncPath(path string) error {
+func (o *Output) syncPath(path string) error {
 	f, err := os.OpenFile(path, os.O_RDONLY|files.Nonblock, 0)
 	if unreadable(err) {
 		return nil
@@ -183,12 +183,8 @@ func syncPath(path string) error {
 	if err != nil {
 		return fmt.Errorf("open what is to be delivered: %w", err)
 	}
-	err = f.Sync()
-	_ = f.Close() // nothing was written through it
-	if err != nil {
-		return &files.SyncError{Path: path, Err: err}
-	}
-	return nil
+	defer func() { _ = f.Close() }() // nothing was written through it
+	return o.files.Sync(f)
 }
 
 // unreadable reports whether err means that a file does not exist or may not be read.

@@ -50,7 +50,7 @@ func (t *Tree) Draft(s Submission) (*Record, error) {
 		return nil, fmt.Errorf("submit %s/%s: %w", s.Group, s.Job, err)
 	}
 	if s.Key != "" {
-		t.handover.expect(rec)
+		t.handover.activeListener().Expect(rec)
 	}
 	return rec, nil
 }
@@ -58,7 +58,7 @@ func (t *Tree) Draft(s Submission) (*Record, error) {
 // Discard gives up drafts that will not be published.
 func (t *Tree) Discard(recs ...*Record) {
 	if len(recs) > 0 {
-		t.handover.withdraw(recs...)
+		t.handover.activeListener().Withdraw(recs...)
 	}
 }
 
@@ -71,7 +71,7 @@ func (t *Tree) Publish(recs ...*Record) error {
 		return nil
 	}
 	if err := t.publish(recs); err != nil {
-		t.handover.withdraw(recs...)
+		t.handover.activeListener().Withdraw(recs...)
 		return t.jobsFolderCause(err)
 	}
 	return nil
@@ -145,7 +145,7 @@ func (t *Tree) publish(recs []*Record) error {
 	}
 	list := len(recs) > 1
 	if list {
-		t.handover.expect(recs...)
+		t.handover.activeListener().Expect(recs...)
 	}
 	// Numbers are unique; this check guards a storage restored from a backup. If nothing is written
 	// before the record, creating the record checks its name.
@@ -256,10 +256,10 @@ func (t *Tree) publishRecord(rec *Record) error {
 
 func (t *Tree) publishMarker(rec *Record) error {
 	t.handover.put(rec)
-	t.handover.announce(rec)
+	t.handover.activeListener().Announce(rec)
 	err := t.files.Create(path.Join(jobsDir, MarkerName(rec.ID, rec.Status)), formatStamp(rec.CreatedAt, nil), false)
 	if err == nil {
-		t.handover.created(Name{ID: rec.ID, State: rec.Status})
+		t.handover.activeListener().Created(Name{ID: rec.ID, State: rec.Status})
 	}
 	return err
 }
@@ -495,35 +495,19 @@ func (o *Owner) SetSubmitListener(to SubmitListener) {
 	o.handover.listener = to
 }
 
-func (h *handover) expect(recs ...*Record) {
-	if e := h.activeListener(); e != nil {
-		e.Expect(recs...)
-	}
-}
+// noListener is the listener while this process does not own the storage, or has set none.
+type noListener struct{}
 
-func (h *handover) withdraw(recs ...*Record) {
-	if e := h.activeListener(); e != nil {
-		e.Withdraw(recs...)
-	}
-}
-
-func (h *handover) announce(rec *Record) {
-	if e := h.activeListener(); e != nil {
-		e.Announce(rec)
-	}
-}
-
-func (h *handover) created(name Name) {
-	if e := h.activeListener(); e != nil {
-		e.Created(name)
-	}
-}
+func (noListener) Expect(...*Record)   {}
+func (noListener) Withdraw(...*Record) {}
+func (noListener) Announce(*Record)    {}
+func (noListener) Created(Name)        {}
 
 func (h *handover) activeListener() SubmitListener {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.open {
-		return nil
+	if !h.open || h.listener == nil {
+		return noListener{}
 	}
 	return h.listener
 }

@@ -230,9 +230,7 @@ func (r *Record) transit(from, to State, cause Cause, at time.Time) {
 	if from == Paused && to != Paused {
 		r.PausedSeconds += max(0, at.Sub(r.Since()).Seconds())
 	}
-	switch to {
-	case Scheduled, FailedRetryable, Paused:
-	case Queued, Running, WaitingApproval, FailedManual, Trailing, Completed, Cancelled, Failed:
+	if to != Scheduled && to != FailedRetryable && to != Paused {
 		r.DueAt = nil // it waits for no time
 	}
 	if to.Terminal() || to == Trailing {

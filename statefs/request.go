@@ -58,7 +58,7 @@ func (t *Tree) Request(_ context.Context, id ID, ask Action, args json.RawMessag
 		return t.notLiveError(id)
 	}
 	if err = t.writeRequest(id, ask, args); err == nil {
-		t.handover.created(Name{ID: id, Action: ask})
+		t.handover.activeListener().Created(Name{ID: id, Action: ask})
 		err = t.checkJobsFolder()
 	}
 	if err != nil {

@@ -11,6 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Nonblock are the flags that keep an open from waiting for the other end of a fifo and from following a link in
+// the last part of a path.
+const Nonblock = unix.O_NONBLOCK | unix.O_NOFOLLOW
+
 // ErrIrregular is wrapped if a folder, link, fifo, socket or device has the name of a regular file.
 var ErrIrregular = errors.New("not a regular file")
 

@@ -11,10 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Nonblock are the flags that keep an open from waiting for the other end of a fifo and from following a link in
-// the last part of a path.
-const Nonblock = unix.O_NONBLOCK | unix.O_NOFOLLOW
-
 // renameNew moves a file to a name in any folder of the same file system, which must be free. The
 // error wraps fs.ErrExist if the new name is taken.
 func renameNew(from, to string) error {

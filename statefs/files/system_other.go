@@ -5,11 +5,7 @@ package files
 import (
 	"errors"
 	"os"
-	"syscall"
 )
-
-// Nonblock are the flags that keep an open from waiting for a fifo and from following a link.
-const Nonblock = syscall.O_NONBLOCK | syscall.O_NOFOLLOW
 
 func renameNew(from, to string) error { return linkNew(from, to) }
 
