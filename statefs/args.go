@@ -127,9 +127,12 @@ func (a *Args) JSON() (json.RawMessage, error) {
 		return nil, err
 	}
 	object := struct {
-		Args
-		By *string `json:"by,omitempty"` // an empty one counts
-	}{Args: *a}
+		Step   string                     `json:"step,omitempty"`
+		Run    int                        `json:"run,omitempty"`
+		By     *string                    `json:"by,omitempty"`
+		Reason string                     `json:"reason,omitempty"`
+		Values map[string]json.RawMessage `json:"values,omitempty"`
+	}{Step: a.Step, Run: a.Run, Reason: a.Reason, Values: a.Values}
 	if a.By != "" || a.Unnamed {
 		object.By = &a.By
 	}
