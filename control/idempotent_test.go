@@ -38,7 +38,8 @@ func (r *rig) endLive(text string) {
 	must(r.t, err)
 	rec.Status, rec.Result, rec.FinishedSeq = statefs.Completed, statefs.Success, 1
 	rec.Footer = []byte(`{"result":"success","state":"completed"}`)
-	must(r.t, r.owner.Finish(rec, statefs.Queued))
+	must(r.t, r.owner.WriteEnd(rec))
+	must(r.t, r.owner.RemoveMarker(rec.ID, statefs.Queued))
 	r.config.Intake.Forget(rec)
 }
 

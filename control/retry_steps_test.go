@@ -20,7 +20,8 @@ func (r *rig) endedFilm(cause statefs.Cause, result statefs.Result, change func(
 	must(r.t, err)
 	must(r.t, rec.Apply(statefs.Running, cause, time.Now()))
 	rec.Result, rec.Footer = result, json.RawMessage(resultJSON)
-	must(r.t, r.owner.Finish(rec, statefs.Running))
+	must(r.t, r.owner.WriteEnd(rec))
+	must(r.t, r.owner.RemoveMarker(rec.ID, statefs.Running))
 	return w
 }
 
@@ -113,6 +114,7 @@ func TestARetryInheritsCorrections(t *testing.T) {
 	rec, err := r.tree.ReadRecord(plain.id)
 	must(t, err)
 	must(t, rec.Apply(statefs.Queued, statefs.CauseCancel, time.Now()))
-	must(t, r.owner.Finish(rec, statefs.Queued))
+	must(t, r.owner.WriteEnd(rec))
+	must(t, r.owner.RemoveMarker(rec.ID, statefs.Queued))
 	r.problem(r.do("POST", plain.path("/retry?step=split"), ""), 400, "job testrouter/streaming01 has no steps")
 }

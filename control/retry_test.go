@@ -26,7 +26,8 @@ func TestRetry(t *testing.T) {
 	must(t, err)
 	must(t, rec.Apply(statefs.Queued, statefs.CauseCancel, rec.CreatedAt))
 	rec.Result = statefs.CancelledResult
-	must(t, r.owner.Finish(rec, statefs.Queued))
+	must(t, r.owner.WriteEnd(rec))
+	must(t, r.owner.RemoveMarker(rec.ID, statefs.Queued))
 	r.problem(r.do("POST", cancelled.path("/retry?failed_items"), ""), http.StatusConflict,
 		"Operation '"+cancelled.id.String()+"' has no failed items")
 	r.problem(r.do("POST", cancelled.path("/retry?failed_items=perhaps"), ""), http.StatusBadRequest,
@@ -80,7 +81,8 @@ func TestRetryOfEndedOperationWaitsForNothing(t *testing.T) {
 	must(t, err)
 	must(t, rec.Apply(statefs.Queued, statefs.CauseCancel, rec.CreatedAt))
 	rec.Result = statefs.CancelledResult
-	must(t, r.owner.Finish(rec, statefs.Queued))
+	must(t, r.owner.WriteEnd(rec))
+	must(t, r.owner.RemoveMarker(rec.ID, statefs.Queued))
 	r.problem(r.do("POST", old.path("/retry?wait=long"), ""), http.StatusBadRequest, "Invalid parameter 'wait'")
 	a := r.do("POST", old.path("/retry?wait=10m"), "") // no daemon starts the new one
 	if got := a.json(t); a.status != http.StatusCreated || got["state"] != "queued" || got["retry_of"] != old.id.String() {
@@ -103,7 +105,8 @@ func TestRetryAfterTheJobHasChanged(t *testing.T) {
 		change(rec)
 		must(t, rec.Apply(statefs.Queued, statefs.CauseCancel, rec.CreatedAt))
 		rec.Result = statefs.CancelledResult
-		must(t, r.owner.Finish(rec, statefs.Queued))
+		must(t, r.owner.WriteEnd(rec))
+		must(t, r.owner.RemoveMarker(rec.ID, statefs.Queued))
 		r.problem(r.do("POST", old.path("/retry"), ""), http.StatusConflict, want)
 	}
 }

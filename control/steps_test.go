@@ -127,7 +127,8 @@ func TestATrailingOperationIsCompleted(t *testing.T) {
 	must(t, err)
 	must(t, rec.Apply(statefs.Trailing, statefs.CauseCancel, time.Now()))
 	rec.Trailing = false
-	must(t, r.owner.Finish(rec, statefs.Trailing))
+	must(t, r.owner.WriteEnd(rec))
+	must(t, r.owner.RemoveMarker(rec.ID, statefs.Trailing))
 	must(t, r.owner.Requests.Drop(taken))
 	if a := <-answers; a.status != 200 || a.json(t)["took_effect"] != true || a.json(t)["state"] != "completed" {
 		t.Errorf("cancel: %d %s", a.status, a.body)

@@ -229,7 +229,8 @@ func TestSubmissionsThatWereCutOff(t *testing.T) {
 	for _, o := range made {
 		must(t, o.Record.Apply(o.State, statefs.CauseCancel, b.now()))
 		o.Record.FinishedSeq = 9
-		must(t, owner.Finish(o.Record, o.State))
+		must(t, owner.WriteEnd(o.Record))
+		must(t, owner.RemoveMarker(o.Record.ID, o.State))
 	}
 	must(t, owner.Release())
 	b.begin()

@@ -223,7 +223,7 @@ func TestRetryOfWhatWaitsForAPerson(t *testing.T) {
 	b.awaitState(id, statefs.FailedManual)
 	b.daemon.reconcileQueue.wait()
 	old := filepath.Join(b.tree.JobsDir(), statefs.RequestName(id, statefs.Retry))
-	whole := filepath.Join(b.tree.TempDir(), "request") // the name appears with its content, as from any client
+	whole := filepath.Join(b.tree.Dir(), "tmp", "request") // the name appears with its content, as from any client
 	must(t, os.WriteFile(whole, nil, 0o640))
 	written := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 	must(t, errors.Join(os.Chtimes(whole, written, written), os.Rename(whole, old)))

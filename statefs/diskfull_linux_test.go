@@ -95,7 +95,7 @@ func TestFullDiskRefusesTheSubmitOnly(t *testing.T) {
 			check(t, o.Move(running.ID, Paused, Running))
 			check(t, o.Sync(running.ID))
 			wantNames(t, tree.JobsDir(), MarkerName(running.ID, Running))
-			wantNames(t, tree.TempDir())
+			wantNames(t, filepath.Join(tree.Dir(), tmpDir))
 			if rec, err := tree.ReadRecord(running.ID); err != nil || rec.Status != Queued {
 				t.Errorf("the record of the running one: %v", err)
 			}
@@ -107,7 +107,7 @@ func TestFullDiskRefusesTheSubmitOnly(t *testing.T) {
 			wantNames(t, tree.JobsDir(), MarkerName(running.ID, Running), RequestName(running.ID, Pause),
 				MarkerName(next.ID, Queued))
 			check(t, running.Apply(Running, CauseDone, testTime))
-			check(t, o.Finish(running, Running))
+			check(t, finish(o, running, Running))
 		})
 	}
 }
@@ -138,7 +138,7 @@ func wantRequests(t *testing.T, o *Owner, id ID) {
 			t.Errorf("%d requests are left, %v", n, err)
 		}
 	}
-	wantNames(t, o.TempDir())
+	wantNames(t, filepath.Join(o.Dir(), tmpDir))
 }
 
 // fewInodes mounts an ext4 with a hundred inodes. A tmpfs is not suitable, because it counts links

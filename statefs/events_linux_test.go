@@ -72,7 +72,7 @@ func TestEventsInTheWatchedFolder(t *testing.T) {
 		o := ownTree(t, openTree(t, t.TempDir(), Options{Durability: durability}))
 		events := record(t, o.JobsDir())
 		made := "create "
-		if fd, err := syscall.Open(o.TempDir(), unix.O_TMPFILE|unix.O_WRONLY, 0o600); err != nil {
+		if fd, err := syscall.Open(o.Dir()+"/"+tmpDir, unix.O_TMPFILE|unix.O_WRONLY, 0o600); err != nil {
 			made = "to " // a file system without unnamed files
 		} else {
 			check(t, syscall.Close(fd))
@@ -122,7 +122,7 @@ func TestEventsInTheWatchedFolder(t *testing.T) {
 		events.want(t, "record, progress, log, looks and syncs")
 
 		check(t, rec.Apply(Running, CauseDone, testTime))
-		check(t, o.Finish(rec, Running))
+		check(t, finish(o, rec, Running))
 		events.want(t, "finish", "delete "+MarkerName(rec.ID, Running))
 	}
 }

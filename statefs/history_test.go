@@ -18,7 +18,7 @@ func end(t *testing.T, o *Owner) *Record {
 	check(t, os.WriteFile(filepath.Join(o.ArtifactsPath(rec.ID), "sub", "file"), []byte("12345"), 0o640))
 	rec.Artifacts = []string{"sub/file", "../outside"}
 	rec.transit(Queued, Cancelled, CauseCancel, testTime)
-	check(t, o.Finish(rec, Queued))
+	check(t, finish(o, rec, Queued))
 	return rec
 }
 
@@ -94,7 +94,7 @@ func TestDeleteDay(t *testing.T) {
 	if days, err := o.Days(); err != nil || len(days) != 0 {
 		t.Errorf("%v, %v", days, err)
 	}
-	wantNames(t, o.TempDir())
+	wantNames(t, filepath.Join(o.Dir(), tmpDir))
 	if again := submit(t, o.Tree); again.ID.Day() != rec.ID.Day() {
 		t.Error("the test is not what it says")
 	}

@@ -34,7 +34,7 @@ func TestLiveListFollowsOperations(t *testing.T) {
 	first, second := submit(t, o.Tree), submit(t, o.Tree)
 	wantLive(t, o, first.ID, second.ID)
 	check(t, first.Apply(Queued, CauseCancel, testTime))
-	check(t, o.Finish(first, Queued))
+	check(t, finish(o, first, Queued))
 	wantLive(t, o, second.ID)
 }
 

@@ -278,3 +278,11 @@ func await[T any](t *testing.T, from <-chan T, what string) T {
 		panic("unreachable")
 	}
 }
+
+// finish ends an operation as the daemon does; marker is "" if there is none.
+func finish(o *Owner, rec *Record, marker State) error {
+	if err := o.WriteEnd(rec); err != nil {
+		return err
+	}
+	return o.RemoveMarker(rec.ID, marker)
+}

@@ -174,16 +174,8 @@ func (o *Owner) SyncAll() error {
 	return errors.Join(o.jobsSync.Sync(), o.Requests.folder.Sync(), o.Outbox.sync.Sync(), o.opsSync.Sync())
 }
 
-// Finish ends an operation: it writes the terminal record, syncs its folder, and only then removes
-// the marker. After a crash in between, the record wins.
-func (o *Owner) Finish(rec *Record, marker State) error {
-	if err := o.WriteEnd(rec); err != nil {
-		return err
-	}
-	return o.RemoveMarker(rec.ID, marker)
-}
-
-// WriteEnd is the first half of Finish: the end is durable when it returns.
+// WriteEnd ends an operation: it writes the terminal record and syncs its folder, and RemoveMarker removes the marker
+// only then. After a crash in between, the record wins.
 func (o *Owner) WriteEnd(rec *Record) error {
 	if err := o.WriteRecord(rec); err != nil {
 		return err
@@ -191,7 +183,7 @@ func (o *Owner) WriteEnd(rec *Record) error {
 	return o.syncDay(rec.ID.Day())
 }
 
-// RemoveMarker is the second half of Finish; marker is "" if there is none. It needs no sync: if
+// RemoveMarker removes the marker of an ended operation, "" if there is none. It needs no sync: if
 // the marker comes back after a power cut, the record is terminal.
 //
 // It first adds the end to the list of live operations. The history index may not have the end yet,

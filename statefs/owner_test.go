@@ -16,11 +16,11 @@ func TestOwnEmptiesTmp(t *testing.T) {
 	tree := openTree(t, t.TempDir(), Options{Durability: Process})
 	target := put(t, tree, "precious", "target")
 	put(t, tree, "", tmpDir, ".ID.json123")
-	check(t, os.MkdirAll(filepath.Join(tree.TempDir(), "a", "b"), 0o750))
-	check(t, os.Symlink(target, filepath.Join(tree.TempDir(), "link")))
-	check(t, os.Symlink(filepath.Dir(target), filepath.Join(tree.TempDir(), "a", "folder")))
+	check(t, os.MkdirAll(filepath.Join(filepath.Join(tree.Dir(), tmpDir), "a", "b"), 0o750))
+	check(t, os.Symlink(target, filepath.Join(filepath.Join(tree.Dir(), tmpDir), "link")))
+	check(t, os.Symlink(filepath.Dir(target), filepath.Join(filepath.Join(tree.Dir(), tmpDir), "a", "folder")))
 	ownTree(t, tree)
-	wantNames(t, tree.TempDir())
+	wantNames(t, filepath.Join(tree.Dir(), tmpDir))
 	if _, err := os.Stat(target); err != nil {
 		t.Error(err)
 	}
@@ -77,9 +77,9 @@ func TestFinishWritesTheRecordAndThenRemoves(t *testing.T) {
 		o := ownTree(t, openTree(t, t.TempDir(), Options{Durability: durability}))
 		rec := submit(t, o.Tree)
 		check(t, rec.Apply(Queued, CauseCancel, testTime))
-		check(t, o.Finish(rec, Queued))
-		check(t, o.Finish(rec, Queued)) // as a start does after a crash
-		check(t, o.Finish(rec, ""))
+		check(t, finish(o, rec, Queued))
+		check(t, finish(o, rec, Queued)) // as a start does after a crash
+		check(t, finish(o, rec, ""))
 		wantNames(t, o.JobsDir())
 		if back, err := o.ReadRecord(rec.ID); err != nil || back.Status != Cancelled {
 			t.Errorf("the record is %+v, %v", back, err)
@@ -98,7 +98,7 @@ func TestFinishThatFailsKeepsTheMarker(t *testing.T) {
 	check(t, err)
 	folder.SyncBy(func() error { return fs.ErrInvalid })
 	check(t, rec.Apply(Queued, CauseCancel, testTime))
-	if _, ok := errors.AsType[*files.SyncError](o.Finish(rec, Queued)); !ok {
+	if _, ok := errors.AsType[*files.SyncError](finish(o, rec, Queued)); !ok {
 		t.Error("a failed sync is no *SyncError")
 	}
 	wantNames(t, o.JobsDir(), MarkerName(rec.ID, Queued))

@@ -180,19 +180,15 @@ func (t *Tree) publish(recs []*Record) error {
 	if err := t.syncOperations(days); err != nil {
 		return err
 	}
-	t.live.Add(idsOf(recs)...) // only from here on does a start treat a missing marker as removed
-	if list {
-		t.closeBatch(recs[0].ID)
-	}
-	return nil
-}
-
-func idsOf(recs []*Record) []ID {
 	ids := make([]ID, len(recs))
 	for i, rec := range recs {
 		ids[i] = rec.ID
 	}
-	return ids
+	t.live.Add(ids...) // only from here on does a start treat a missing marker as removed
+	if list {
+		t.closeBatch(recs[0].ID)
+	}
+	return nil
 }
 
 // revoke removes operations that have no marker yet.

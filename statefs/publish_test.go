@@ -142,7 +142,7 @@ func TestRecoverBatches(t *testing.T) {
 	check(t, os.WriteFile(o.LogPath(recs[begun].ID), []byte("begins\n"), 0o600))
 	rec := *recs[ended]
 	rec.Status, rec.FinishedSeq = Completed, 1
-	check(t, o.Finish(&rec, Queued))
+	check(t, finish(o, &rec, Queued))
 	check(t, os.Remove(record(deleted)))
 	check(t, os.Remove(marker(deleted, Queued)))
 

@@ -37,7 +37,7 @@ func TestRecordRoundTrip(t *testing.T) {
 	if string(got) != string(want) || !reflect.DeepEqual(back.Footer, rec.Footer) {
 		t.Errorf("read\n%s\nwant\n%s", got, want)
 	}
-	wantNames(t, o.TempDir())
+	wantNames(t, filepath.Join(o.Dir(), tmpDir))
 }
 
 func TestRecordsThatCannotBeRead(t *testing.T) {

@@ -46,7 +46,7 @@ func TestTheLastRequestWins(t *testing.T) {
 			check(t, tree.Request(t.Context(), id, test.ask, nil))
 			asked(t, tree, id, test.want...)
 		}
-		wantNames(t, tree.TempDir())
+		wantNames(t, filepath.Join(tree.Dir(), tmpDir))
 	}
 }
 
@@ -156,7 +156,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		}
 	}
 	check(t, rec.Apply(Queued, CauseCancel, testTime))
-	check(t, o.Finish(rec, Queued))
+	check(t, finish(o, rec, Queued))
 	if err := o.Request(t.Context(), rec.ID, Pause, nil); !errors.Is(err, ErrNotLive) {
 		t.Errorf("request of an ended one: %v", err)
 	}

@@ -94,7 +94,7 @@ func TestSubmitsOfSeveralProcessesInOneDirectory(t *testing.T) {
 			t.Errorf("%s was not given out", id)
 		}
 	}
-	wantNames(t, tree.TempDir())
+	wantNames(t, filepath.Join(tree.Dir(), tmpDir))
 }
 
 // TestNumbersNeverComeAgain: a daemon in a container always has PID 1, and the clock may be set

@@ -30,7 +30,7 @@ func TestSubmitWritesRecordAndMarker(t *testing.T) {
 			check(t, err)
 			marker := MarkerName(rec.ID, Queued)
 			wantNames(t, tree.JobsDir(), marker)
-			wantNames(t, tree.TempDir())
+			wantNames(t, filepath.Join(tree.Dir(), tmpDir))
 			wantNames(t, filepath.Join(tree.Dir(), operationsDir), "2025-11-26")
 			wantNames(t, filepath.Join(tree.Dir(), operationsDir, "2025-11-26"), rec.ID.String()+".json")
 
@@ -181,7 +181,7 @@ func TestSubmitThatFailsLeavesNothing(t *testing.T) {
 	}
 	check(t, os.Rename(tree.JobsDir()+".away", tree.JobsDir()))
 	wantNames(t, filepath.Join(tree.Dir(), operationsDir, first.ID.Day()), first.ID.String()+".json")
-	wantNames(t, tree.TempDir())
+	wantNames(t, filepath.Join(tree.Dir(), tmpDir))
 	live, err := tree.live.IDs()
 	check(t, err)
 	if len(live) != 1 || !live[first.ID] {

@@ -259,11 +259,11 @@ func TestSweepOfTemporaryFiles(t *testing.T) {
 	target := put(t, o.Tree, "precious", "target")
 	age(t, put(t, o.Tree, "", tmpDir, "old"), 25*time.Hour)
 	age(t, put(t, o.Tree, "", tmpDir, "young"), 23*time.Hour)
-	check(t, os.Mkdir(filepath.Join(o.TempDir(), "folder"), 0o750))
-	check(t, os.Symlink(target, filepath.Join(o.TempDir(), "folder", "link")))
-	age(t, filepath.Join(o.TempDir(), "folder"), 25*time.Hour)
+	check(t, os.Mkdir(filepath.Join(filepath.Join(o.Dir(), tmpDir), "folder"), 0o750))
+	check(t, os.Symlink(target, filepath.Join(filepath.Join(o.Dir(), tmpDir), "folder", "link")))
+	age(t, filepath.Join(filepath.Join(o.Dir(), tmpDir), "folder"), 25*time.Hour)
 	wantSwept(t, o, "remove tmp/old", "remove tmp/folder")
-	wantNames(t, o.TempDir(), "young")
+	wantNames(t, filepath.Join(o.Dir(), tmpDir), "young")
 	if got, err := os.ReadFile(target); err != nil || string(got) != "precious" {
 		t.Errorf("the target of a link holds %q, %v", got, err)
 	}
@@ -370,5 +370,5 @@ func live(t *testing.T, o *Owner) error {
 	if err := rec.Apply(state, CauseDone, testTime); err != nil {
 		return err
 	}
-	return o.Finish(rec, state)
+	return finish(o, rec, state)
 }

@@ -285,9 +285,6 @@ func (s *storage) ArtifactsPath(id ID) string { return filepath.Join(s.dir, dayF
 // ItemsPath returns the path of the item results.
 func (s *storage) ItemsPath(id ID) string { return filepath.Join(s.dir, dayFile(id, itemsSuffix)) }
 
-// TempDir returns the path of tmp/. A starting daemon empties it.
-func (s *storage) TempDir() string { return filepath.Join(s.dir, tmpDir) }
-
 // Now returns the time by the clock of the tree.
 func (s *storage) Now() time.Time { return s.options.Now() }
 
@@ -297,8 +294,8 @@ func (s *storage) Durability() Durability { return s.options.Durability }
 // Full returns why this process cannot write to the storage, such as "the disk is full"; "" if it
 // can. On other systems than Linux it is always "".
 func (t *Tree) Full() (string, error) {
-	if few := t.Descriptors.Shortage(); few != "" {
-		return few, nil
+	if err := t.Descriptors.ForWork(1); machine.OutOfFiles(err) {
+		return err.Error(), nil
 	}
 	return files.FullReason(t.dir)
 }

@@ -88,9 +88,9 @@ func TestTmpThatWasRemovedIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	for _, durability := range []Durability{Power, Process} {
 		tree := openTree(t, t.TempDir(), Options{Durability: durability})
-		check(t, os.Remove(tree.TempDir()))
+		check(t, os.Remove(filepath.Join(tree.Dir(), tmpDir)))
 		submit(t, tree)
-		check(t, os.RemoveAll(tree.TempDir()))
+		check(t, os.RemoveAll(filepath.Join(tree.Dir(), tmpDir)))
 		submit(t, tree)
 		// Without the storage itself, the write fails.
 		check(t, os.RemoveAll(tree.Dir()))

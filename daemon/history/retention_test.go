@@ -250,7 +250,7 @@ func TestWholeDays(t *testing.T) {
 	if !r.exists("operations/" + mixed.ID.Day() + "/" + live.ID.String() + ".json") {
 		t.Error("a live operation was deleted")
 	}
-	if entries, err := os.ReadDir(r.tree.TempDir()); err != nil || len(entries) > 0 {
+	if entries, err := os.ReadDir(filepath.Join(r.tree.Dir(), "tmp")); err != nil || len(entries) > 0 {
 		t.Errorf("%v, %v", entries, err)
 	}
 }

@@ -131,7 +131,8 @@ func (r *rig) unpublished(job string, status statefs.State, change ...func(*stat
 	}
 	rec.FinishedSeq, err = r.Number()
 	must(r.t, err)
-	must(r.t, r.owner.Finish(rec, statefs.Queued))
+	must(r.t, r.owner.WriteEnd(rec))
+	must(r.t, r.owner.RemoveMarker(rec.ID, statefs.Queued))
 	return rec
 }
 

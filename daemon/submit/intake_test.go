@@ -157,7 +157,8 @@ func (d *desk) end(o Outcome, status statefs.State) {
 	rec, err := d.tree.ReadRecord(o.Record.ID)
 	d.must(err)
 	rec.Status, rec.FinishedSeq = status, 1
-	d.must(d.owner.Finish(rec, from))
+	d.must(d.owner.WriteEnd(rec))
+	d.must(d.owner.RemoveMarker(rec.ID, from))
 	d.in.Forget(rec)
 }
 
@@ -325,7 +326,8 @@ func TestClaimsOfSubmitsThatWereCutOff(t *testing.T) {
 	d.must(d.tree.Publish(rec))
 	d.must(rec.Apply(statefs.Queued, statefs.CauseMarkerMissing, d.now))
 	rec.FinishedSeq = 2
-	d.must(d.owner.Finish(rec, statefs.Queued))
+	d.must(d.owner.WriteEnd(rec))
+	d.must(d.owner.RemoveMarker(rec.ID, statefs.Queued))
 	d.want("cleared away by a start", "off", `{}`, nil, key("cleared away"))
 }
 

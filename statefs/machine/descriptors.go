@@ -67,26 +67,8 @@ func descriptorError(free, limit, reserve int, err error) error {
 	case err != nil:
 		return fmt.Errorf("count the files that can still be opened: %w", err)
 	case free < reserve:
-		return &fewDescriptorsError{limit: limit, used: limit - free, reserve: reserve}
+		return fmt.Errorf("%w: the limit is %d, %d are in use, and %d are kept free for work that runs or is starting; "+
+			"raise the limit (ulimit -n, LimitNOFILE= in a unit of systemd)", syscall.EMFILE, limit, limit-free, reserve)
 	}
 	return nil
-}
-
-// fewDescriptorsError wraps syscall.EMFILE.
-type fewDescriptorsError struct{ limit, used, reserve int }
-
-func (e *fewDescriptorsError) Error() string {
-	return fmt.Sprintf("too many open files: the limit is %d, %d are in use, and %d are kept free for work that runs or is starting; "+
-		"raise the limit (ulimit -n, LimitNOFILE= in a unit of systemd)", e.limit, e.used, e.reserve)
-}
-
-func (e *fewDescriptorsError) Unwrap() error { return syscall.EMFILE }
-
-// Shortage returns the error text of ForWork, "" if enough descriptors are
-// free.
-func (d *Descriptors) Shortage() string {
-	if few, ok := errors.AsType[*fewDescriptorsError](d.ForWork(1)); ok {
-		return few.Error()
-	}
-	return ""
 }

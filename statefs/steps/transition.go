@@ -90,15 +90,9 @@ func (e *TransitionError) Error() string {
 	return fmt.Sprintf("step %s, which is %s, does not change by %q", e.Step, e.From, e.Cause)
 }
 
-// Next returns the status that follows from by cause, false if the table has no such pair.
-func Next(from Status, cause Cause) (Status, bool) {
-	to, ok := next[Transition{From: from, Cause: cause}]
-	return to, ok
-}
-
 // Apply changes the status of a step by cause. The error is a *TransitionError.
 func (s *Step) Apply(cause Cause) error {
-	to, ok := Next(s.Status, cause)
+	to, ok := next[Transition{From: s.Status, Cause: cause}]
 	if !ok {
 		return &TransitionError{Step: s.Name, From: s.Status, Cause: cause}
 	}
