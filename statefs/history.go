@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -253,8 +252,8 @@ type operations struct {
 // dayFolder is one folder of operations/.
 type dayFolder struct {
 	*files.Folder
-	raw   syscall.RawConn // for calls that take a descriptor; keeps it open during the call
-	named atomic.Bool     // its own name in operations/ is known to be on disk
+	file  *os.File    // for calls that take a descriptor
+	named atomic.Bool // its own name in operations/ is known to be on disk
 }
 
 // day returns the folder of a day and creates it if it is missing.
@@ -299,12 +298,7 @@ func (h *operations) openDayLocked(day string) (*dayFolder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the folder of the day: %w", err)
 	}
-	opened := files.NewFolder(f, h.durable())
-	raw, err := opened.Raw()
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open the folder of the day: %w", err), opened.Close())
-	}
-	folder := &dayFolder{Folder: opened, raw: raw}
+	folder := &dayFolder{Folder: files.NewFolder(f, h.durable()), file: f}
 	h.days[day] = folder
 	return folder, nil
 }
@@ -337,7 +331,7 @@ var errReadByPath = errors.New("not by the folder of the day")
 // not a regular file is a *CorruptError; it is not followed, and the read does not block.
 func (h *operations) readRecordFile(id ID) (data []byte, err error) {
 	if folder := h.readDay(id.Day()); folder != nil {
-		err = files.WithDescriptor(folder.raw, func(fd int) error {
+		err = files.WithDescriptor(folder.file, func(fd int) error {
 			data, err = readAt(fd, id.text+".json")
 			return err
 		})

@@ -55,16 +55,13 @@ func (k *Keys) Claim(claims ...KeyClaim) error {
 	folders := make(map[string]*files.Folder)
 	for _, c := range claims {
 		day := c.At.UTC().Format(keyDay)
-		if folders[day] != nil {
-			continue
+		if folders[day] == nil {
+			folder, err := k.folder(day)
+			if err != nil {
+				return fmt.Errorf("store idempotency keys: %w", err)
+			}
+			folders[day] = folder
 		}
-		folder, err := k.folder(day)
-		if err != nil {
-			return fmt.Errorf("store idempotency keys: %w", err)
-		}
-		folders[day] = folder
-	}
-	for _, c := range claims {
 		data, err := json.Marshal(c)
 		if err != nil {
 			return fmt.Errorf("store an idempotency key: %w", err)

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -38,9 +37,8 @@ type Observation struct {
 type jobsFolder struct {
 	*storage
 	jobs     *os.Root
-	folder   *os.File        // jobs/, for calls that take a descriptor
-	raw      syscall.RawConn // of folder; keeps the descriptor open during a call
-	listing  sync.Mutex      // held while folder is listed
+	folder   *os.File   // jobs/, for calls that take a descriptor
+	listing  sync.Mutex // held while folder is listed
 	jobsSync *files.Folder
 	ignored  atomic.Uint64
 }
@@ -54,7 +52,7 @@ func (j *jobsFolder) ObserveAll(id ID) (Observation, error) { return j.Observe(i
 func (j *jobsFolder) Observe(id ID, names NameSet) (Observation, error) {
 	var sight Observation
 	// One descriptor for all names: this is the hottest code of the daemon.
-	err := files.WithDescriptor(j.raw, func(fd int) error {
+	err := files.WithDescriptor(j.folder, func(fd int) error {
 		for i, kind := range nameKinds {
 			if names&(1<<i) == 0 {
 				continue
@@ -122,7 +120,7 @@ func (t *Tree) observeMarkers(id ID) ([]State, error) {
 // nameChangedAt returns when a file of jobs/ was last written, renamed or linked.
 func (j *jobsFolder) nameChangedAt(name string) (time.Time, error) {
 	var st unix.Stat_t
-	err := files.WithDescriptor(j.raw, func(fd int) error { return unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
+	err := files.WithDescriptor(j.folder, func(fd int) error { return unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
 	return time.Unix(st.Ctim.Unix()), err
 }
 
@@ -171,7 +169,7 @@ type Listing struct {
 func (j *jobsFolder) List() (Listing, error) {
 	// Not by j.jobs: a folder that a Root has opened costs a stat for each name.
 	var folder *os.File
-	err := files.WithDescriptor(j.raw, func(fd int) error {
+	err := files.WithDescriptor(j.folder, func(fd int) error {
 		listed, err := files.OpenDescriptor(fd, ".", j.JobsDir(), unix.O_DIRECTORY, 0)
 		if err == nil {
 			folder = os.NewFile(uintptr(listed), j.JobsDir())
@@ -254,7 +252,7 @@ func (j *jobsFolder) Identify(file string) (identity files.Identity, names uint6
 	if path.Base(file) != file || !filepath.IsLocal(file) || file == "." {
 		return files.Identity{}, 0, fmt.Errorf("identify %q: %w", file, fs.ErrInvalid)
 	}
-	err = files.WithDescriptor(j.raw, func(fd int) error {
+	err = files.WithDescriptor(j.folder, func(fd int) error {
 		identity, names, err = files.Identify(fd, file)
 		return err
 	})

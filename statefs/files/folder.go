@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -85,9 +84,6 @@ func (d *Folder) SyncBy(call func() error) { d.call = call }
 
 // Close closes the folder.
 func (d *Folder) Close() error { return d.f.Close() }
-
-// Raw returns the descriptor of the folder, for [WithDescriptor].
-func (d *Folder) Raw() (syscall.RawConn, error) { return d.f.SyscallConn() }
 
 // Is reports whether the folder still has a name; otherwise it was removed or replaced. The error is of the open
 // folder.

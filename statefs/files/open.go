@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -122,10 +121,14 @@ func OpenDescriptor(folder int, name, path string, flags int, mode uint32) (fd i
 	return fd, err
 }
 
-// WithDescriptor calls with a descriptor that stays open during the call, and retries on EINTR.
-func WithDescriptor(raw syscall.RawConn, call func(fd int) error) error {
+// WithDescriptor calls with the descriptor of a file, which stays open during the call, and retries on EINTR.
+func WithDescriptor(f *os.File, call func(fd int) error) error {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
 	var result error
-	err := raw.Control(func(fd uintptr) {
+	err = raw.Control(func(fd uintptr) {
 		for {
 			if result = call(int(fd)); !errors.Is(result, unix.EINTR) {
 				return

@@ -34,11 +34,7 @@ func renameat(op string, folder int, from, to string, flags uint, fallback func(
 // compare-and-swap of the state machine: of two renames that race for one marker, exactly one
 // succeeds.
 func RenameFree(folder *os.File, from, to string) error {
-	raw, err := folder.SyscallConn()
-	if err != nil {
-		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
-	}
-	return WithDescriptor(raw, func(fd int) error {
+	return WithDescriptor(folder, func(fd int) error {
 		return renameat("rename", fd, from, to, unix.RENAME_NOREPLACE, func(from, to string) error {
 			return renamePortable(folder.Name(), from, to)
 		})

@@ -3,6 +3,7 @@ package machine
 import (
 	"errors"
 	"fmt"
+	"os"
 	"syscall"
 )
 
@@ -27,11 +28,11 @@ func OutOfFiles(err error) bool {
 
 // Descriptors is the budget of file descriptors of this process. It is safe for concurrent use.
 type Descriptors struct {
-	of syscall.RawConn // an open file, to probe with
+	of *os.File // an open file, to probe with
 }
 
 // NewDescriptors returns a budget that probes with a descriptor of an open file, which must stay open.
-func NewDescriptors(of syscall.RawConn) *Descriptors { return &Descriptors{of} }
+func NewDescriptors(of *os.File) *Descriptors { return &Descriptors{of} }
 
 // ForWork returns an error that wraps syscall.EMFILE if too few descriptors are free for
 // this many pieces of new work; a submit is refused then. It costs some microseconds.

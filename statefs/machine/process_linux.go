@@ -179,7 +179,7 @@ func hasLocked(pid int, file os.FileInfo) bool {
 
 // freeDescriptors returns how many more files this process may open, and its limit. Above most,
 // free need not be exact.
-func freeDescriptors(of syscall.RawConn, most int) (free, limit int, err error) {
+func freeDescriptors(of *os.File, most int) (free, limit int, err error) {
 	var rlimit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &rlimit); err != nil {
 		return 0, 0, err
@@ -202,11 +202,15 @@ const maxProbed = 64
 // probeDescriptors counts free descriptors by opening up to most of them and closing them again.
 // The number of a single new descriptor would not be enough: the kernel returns the lowest free
 // one, and higher ones may be taken.
-func probeDescriptors(of syscall.RawConn, most int) (free int, err error) {
+func probeDescriptors(of *os.File, most int) (free int, err error) {
 	probing.Lock()
 	defer probing.Unlock()
+	raw, err := of.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
 	var failed error
-	err = of.Control(func(fd uintptr) {
+	err = raw.Control(func(fd uintptr) {
 		var taken []int
 		for len(taken) < min(most, maxProbed) && failed == nil {
 			var one int

@@ -5,7 +5,6 @@ package machine
 import (
 	"errors"
 	"os"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -28,6 +27,6 @@ func Exiting(pid int) bool { return errors.Is(unix.Kill(pid, 0), unix.ESRCH) }
 func LockHolder(*os.File) int { return 0 }
 
 // freeDescriptors reports enough free descriptors: they are counted on Linux only.
-func freeDescriptors(_ syscall.RawConn, most int) (free, limit int, err error) {
+func freeDescriptors(_ *os.File, most int) (free, limit int, err error) {
 	return most, most, nil
 }
