@@ -191,16 +191,17 @@ func (o *Owner) removeFiles(day string, ids []ID) error {
 func (o *Owner) DeleteDay(day string) error {
 	o.dropDay("")
 	name := path.Join(tmpDir, "deleted-"+day)
-	if err := o.root.RemoveAll(name); err != nil {
-		return fmt.Errorf("delete the operations of %s: %w", day, err)
+	err := o.root.RemoveAll(name)
+	if err == nil {
+		err = o.root.Rename(path.Join(operationsDir, day), name)
 	}
-	if err := o.root.Rename(path.Join(operationsDir, day), name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("delete the operations of %s: %w", day, err)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		err = o.opsSync.Sync()
 	}
-	if err := o.opsSync.Sync(); err != nil {
-		return err
+	if err == nil {
+		err = o.root.RemoveAll(name)
 	}
-	if err := o.root.RemoveAll(name); err != nil {
+	if err != nil {
 		return fmt.Errorf("delete the operations of %s: %w", day, err)
 	}
 	return nil

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jobdir/jobdir/statefs/steps"
@@ -160,39 +162,32 @@ func (w *Waiting) Sentence() string {
 	return text
 }
 
+// waitSentences are the reasons as text for a person.
+var waitSentences = map[WaitReason]string{
+	WaitsToStart:       "it is about to start",
+	WaitsForLane:       "lane {lane} is full",
+	WaitsPausedLane:    "lane {lane} is paused",
+	WaitsForRate:       "lane {lane} has started as many as its rate allows",
+	WaitsForLimit:      "limit {limit} is reached",
+	WaitsForKey:        "key {key} is taken",
+	WaitsForOthers:     "operation {held_by} has not ended",
+	WaitsForTime:       "its time has not come",
+	WaitsUnknownLane:   "the daemon has no lane {lane}; add it to its configuration",
+	WaitsUnknownLimit:  "the daemon has no limit {limit}; add it to its configuration",
+	WaitsForResources:  "the daemon may open too few files more (ulimit -n)",
+	WaitsForNextDaemon: "the daemon is stopping and starts nothing new",
+}
+
 func (w *Waiting) reason() string {
-	switch w.Reason {
-	case WaitsForLane:
-		return fmt.Sprintf("lane %q is full", w.Lane)
-	case WaitsPausedLane:
-		return fmt.Sprintf("lane %q is paused", w.Lane)
-	case WaitsForRate:
-		return fmt.Sprintf("lane %q has started as many as its rate allows", w.Lane)
-	case WaitsForLimit:
-		return fmt.Sprintf("limit %q is reached", w.Limit)
-	case WaitsForKey:
-		return fmt.Sprintf("key %q is taken", w.Key)
-	case WaitsForOthers:
-		if !w.NeedsPerson.IsZero() && w.NeedsPerson == w.HeldBy {
-			return fmt.Sprintf("operation %s waits for a person", w.HeldBy)
-		}
-		return fmt.Sprintf("operation %s has not ended", w.HeldBy)
-	case WaitsForTime:
-		if w.Until == nil {
-			return "its time has not come"
-		}
+	switch {
+	case w.Reason == WaitsForOthers && !w.NeedsPerson.IsZero() && w.NeedsPerson == w.HeldBy:
+		return fmt.Sprintf("operation %s waits for a person", w.HeldBy)
+	case w.Reason == WaitsForTime && w.Until != nil:
 		return "it is to start at " + w.Until.Local().Format("2006-01-02 15:04:05")
-	case WaitsUnknownLane:
-		return fmt.Sprintf("the daemon has no lane %q; add it to its configuration", w.Lane)
-	case WaitsUnknownLimit:
-		return fmt.Sprintf("the daemon has no limit %q; add it to its configuration", w.Limit)
-	case WaitsForResources:
-		return "the daemon may open too few files more (ulimit -n)"
-	case WaitsForNextDaemon:
-		return "the daemon is stopping and starts nothing new"
-	case WaitsToStart:
 	}
-	return "it is about to start"
+	return strings.NewReplacer("{lane}", strconv.Quote(w.Lane), "{limit}", strconv.Quote(w.Limit),
+		"{key}", strconv.Quote(w.Key), "{held_by}", w.HeldBy.String(),
+	).Replace(cmp.Or(waitSentences[w.Reason], waitSentences[WaitsToStart]))
 }
 
 // Attention describes why an operation, or an optional step of it, waits for a person, and what the

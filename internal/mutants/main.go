@@ -177,7 +177,7 @@ var mutants = []mutant{
 	},
 	{
 		"an optional step is tried before what it needs", "statefs/steps/plan.go",
-		"func(need string) bool { return !done(list, need) }", "func(string) bool { return false }",
+		"return s != nil && !s.Status.Done()", "return s != nil && false",
 		"TestRandomGraphs", "./statefs/steps", false,
 	},
 	{

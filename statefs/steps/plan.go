@@ -55,12 +55,10 @@ func (g Graph) ReadyOptional(list []Step) []string {
 // its retry, because a person went back to a step that it needs.
 func (g Graph) Ready(list []Step, name string) bool {
 	n := g.Find(name)
-	return n != nil && !slices.ContainsFunc(n.Needs, func(need string) bool { return !done(list, need) })
-}
-
-func done(list []Step, name string) bool {
-	s := Find(list, name)
-	return s == nil || s.Status.Done()
+	return n != nil && !slices.ContainsFunc(n.Needs, func(need string) bool {
+		s := Find(list, need)
+		return s != nil && !s.Status.Done()
+	})
 }
 
 // HasUnfinishedOptional reports whether an operation whose required steps are done has optional

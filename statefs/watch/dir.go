@@ -75,7 +75,7 @@ func (d *Dir[K]) start() Mode {
 	if err := d.watcher.Add(d.path); err != nil {
 		err = errors.Join(err, closeWatcher(d.watcher))
 		d.watcher = nil
-		return Mode{ModeScan, explainNoWatch(err)}
+		return Mode{ModeScan, explain("watch", err, syscall.ENOSPC, "fs.inotify.max_user_watches")}
 	}
 	if kind := remoteKind(d.path); kind != "" {
 		return Mode{ModeScan, kind + ": changes made elsewhere send no events"}

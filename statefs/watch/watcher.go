@@ -50,7 +50,8 @@ func (s *source) open(name string, o Options, lost func()) {
 	s.ticker.Stop()
 	watcher, err := fsnotify.NewBufferedWatcher(eventBuffer)
 	if err != nil {
-		s.mode = Mode{ModeScan, explainNoInstance(err)}
+		s.mode = Mode{ModeScan, explain("instance", err, syscall.EMFILE,
+			"fs.inotify.max_user_instances or the limit of open files")}
 		return
 	}
 	s.watcher = watcher
@@ -142,18 +143,12 @@ func closeWatcher(w *fsnotify.Watcher) error {
 	return <-closed
 }
 
-// explainNoInstance returns why there is no inotify instance, see inotify_init(2).
-func explainNoInstance(err error) string {
-	if errors.Is(err, syscall.EMFILE) {
-		return fmt.Sprintf("no inotify instance (%v): raise fs.inotify.max_user_instances or the limit of open files", err)
+// explain returns why there is no inotify instance or watch, and which limit to raise if that is the cause; see
+// inotify_init(2) and inotify_add_watch(2).
+func explain(what string, err error, atLimit syscall.Errno, limit string) string {
+	text := fmt.Sprintf("no inotify %s (%v)", what, err)
+	if errors.Is(err, atLimit) {
+		text += ": raise " + limit
 	}
-	return fmt.Sprintf("no inotify instance (%v)", err)
-}
-
-// explainNoWatch returns why a path cannot be watched, see inotify_add_watch(2).
-func explainNoWatch(err error) string {
-	if errors.Is(err, syscall.ENOSPC) {
-		return fmt.Sprintf("no inotify watch (%v): raise fs.inotify.max_user_watches", err)
-	}
-	return fmt.Sprintf("no inotify watch (%v)", err)
+	return text
 }
