@@ -75,11 +75,11 @@ func (s *storage) dropBatch(first ID) error {
 
 // Batches are the accepted lists of submits. It creates the parts of a list that a crash left out, and removes the file
 // of a list when every record is on disk.
-type Batches struct{ tree *Tree }
+type Batches struct{ owner *Owner }
 
 // list returns the list files in taken/ that have the suffix.
 func (b *Batches) list(suffix string) ([]fs.DirEntry, error) {
-	entries, err := b.tree.readFolder(takenDir)
+	entries, err := b.owner.readFolder(takenDir)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", takenDir, err)
 	}
@@ -111,7 +111,7 @@ type batchEntry struct {
 // read returns the operations of a list, as submitted.
 func (b *Batches) read(file string) ([]batchEntry, error) {
 	name := path.Join(takenDir, file)
-	data, err := b.tree.readRegular(name, batchLimit)
+	data, err := b.owner.readRegular(name, batchLimit)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +158,7 @@ func (b *Batches) Recover() (made int, err error) {
 			list, err := b.read(file.Name())
 			if _, corrupt := errors.AsType[*CorruptError](err); corrupt {
 				// Without power durability, a power cut can leave such a file.
-				if err := b.tree.corrupt.move(path.Join(takenDir, file.Name()), err.Error()); err != nil {
+				if err := b.owner.corrupt.move(path.Join(takenDir, file.Name()), err.Error()); err != nil {
 					return made, err
 				}
 				continue
@@ -181,11 +181,11 @@ func (b *Batches) Recover() (made int, err error) {
 			if count.Load() == 0 && suffix == recordsSuffix {
 				continue // nothing was written; the list stays until its records are synced
 			}
-			if err := b.tree.syncOperations(daysOf(list)); err != nil {
+			if err := b.owner.syncOperations(daysOf(list)); err != nil {
 				return made, err
 			}
 			if suffix == batchSuffix {
-				b.tree.closeBatch(list[0].id)
+				b.owner.closeBatch(list[0].id)
 			}
 		}
 	}
@@ -199,7 +199,7 @@ func (b *Batches) recoverOne(l batchEntry, open bool) (made int, err error) {
 	if open {
 		names = AllMarkers
 	}
-	sight, err := b.tree.Observe(l.id, names)
+	sight, err := b.owner.Observe(l.id, names)
 	if err != nil {
 		return 0, err
 	}
@@ -207,7 +207,7 @@ func (b *Batches) recoverOne(l batchEntry, open bool) (made int, err error) {
 	if len(sight.States) > 0 && !untouched || len(sight.States) == 0 && !open {
 		return b.recoverMoved(l)
 	}
-	if there, err := b.tree.readRecordFile(l.id); err != nil || !bytes.Equal(bytes.TrimSuffix(there, []byte("\n")), l.record) {
+	if there, err := b.owner.readRecordFile(l.id); err != nil || !bytes.Equal(bytes.TrimSuffix(there, []byte("\n")), l.record) {
 		rewritten, goesOn, err := b.recoverRecord(l)
 		if made += rewritten; err != nil || !goesOn {
 			return made, err
@@ -220,7 +220,7 @@ func (b *Batches) recoverOne(l batchEntry, open bool) (made int, err error) {
 	if rec, err := decodeRecord(dayFile(l.id, ".json"), l.id, l.record); err == nil {
 		at = rec.CreatedAt
 	}
-	return made + 1, b.tree.restoreMarker(l.id, l.status, at)
+	return made + 1, b.owner.RestoreMarker(l.id, l.status, at)
 }
 
 // recoverMoved restores the record of an operation whose marker has moved to another state, if the
@@ -228,14 +228,14 @@ func (b *Batches) recoverOne(l batchEntry, open bool) (made int, err error) {
 // written for it. The work has not started then, because both folders are synced before a start. If
 // the log contradicts that, the cause was not a power cut, and a person must decide.
 func (b *Batches) recoverMoved(l batchEntry) (made int, err error) {
-	if there, err := b.tree.readRecordFile(l.id); err == nil && json.Valid(there) {
+	if there, err := b.owner.readRecordFile(l.id); err == nil && json.Valid(there) {
 		return 0, nil
 	}
-	sight, err := b.tree.Observe(l.id, AllMarkers)
+	sight, err := b.owner.Observe(l.id, AllMarkers)
 	if err != nil || len(sight.States) == 0 {
 		return 0, err
 	}
-	if log, err := os.Lstat(b.tree.LogPath(l.id)); err == nil && log.Size() > 0 {
+	if log, err := os.Lstat(b.owner.LogPath(l.id)); err == nil && log.Size() > 0 {
 		return 0, nil
 	}
 	made, _, err = b.recoverRecord(l)
@@ -245,7 +245,7 @@ func (b *Batches) recoverMoved(l batchEntry) (made int, err error) {
 // recoverRecord restores the record of an operation of a list if the present one is unreadable or
 // missing. goesOn is false if the present record shows that the operation has already moved on.
 func (b *Batches) recoverRecord(l batchEntry) (made int, goesOn bool, err error) {
-	there, err := b.tree.ReadRecord(l.id)
+	there, err := b.owner.ReadRecord(l.id)
 	_, corrupt := errors.AsType[*CorruptError](err)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || corrupt:
@@ -253,11 +253,11 @@ func (b *Batches) recoverRecord(l batchEntry) (made int, goesOn bool, err error)
 		if err != nil {
 			return 0, false, err
 		}
-		if _, err := b.tree.day(rec.ID.Day()); err != nil {
+		if _, err := b.owner.day(rec.ID.Day()); err != nil {
 			return 0, false, err
 		}
-		b.tree.live.Add(rec.ID)
-		return 1, true, b.tree.writeRecord(rec)
+		b.owner.live.Add(rec.ID)
+		return 1, true, b.owner.writeRecord(rec)
 	case err != nil:
 		return 0, false, err
 	}
@@ -291,10 +291,10 @@ func (b *Batches) Settle(before time.Time) error {
 		if err := forEachParallel(list, files.MaxSyncs, b.settleRecord); err != nil {
 			return err
 		}
-		if err := b.tree.syncOperations(daysOf(list)); err != nil {
+		if err := b.owner.syncOperations(daysOf(list)); err != nil {
 			return err
 		}
-		if err := b.tree.root.Remove(path.Join(takenDir, file.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := b.owner.root.Remove(path.Join(takenDir, file.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove a list of submits: %w", err)
 		}
 	}
@@ -303,7 +303,7 @@ func (b *Batches) Settle(before time.Time) error {
 
 // settleRecord syncs the present record, if it exists.
 func (b *Batches) settleRecord(l batchEntry) error {
-	f, _, err := b.tree.openRegular(dayFile(l.id, ".json"))
+	f, _, err := b.owner.openRegular(dayFile(l.id, ".json"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -311,5 +311,5 @@ func (b *Batches) settleRecord(l batchEntry) error {
 		return err
 	}
 	defer func() { _ = f.Close() }() // opened for reading
-	return b.tree.files.Sync(f)
+	return b.owner.files.Sync(f)
 }

@@ -42,11 +42,12 @@ func Own(t *Tree) (*Owner, error) {
 		return nil, err
 	}
 	o := &Owner{
-		Tree: t, held: held, Requests: &Requests{jobsFolder: t.jobsFolder}, Batches: &Batches{t},
+		Tree: t, held: held, Requests: &Requests{jobsFolder: t.jobsFolder},
 		Output: &Output{t.operations}, Lanes: &OwnerLanes{t.Lanes}, Schedules: &OwnerSchedules{t.Schedules},
 		Outbox: &OwnerOutbox{Outbox: t.Outbox, list: cachedList{storage: t.storage, name: outboxFile, owned: true}},
 		Inbox:  &Inbox{storage: t.storage}, Live: t.live, Numbers: t.numbers,
 	}
+	o.Batches = &Batches{o}
 	t.corrupt.owned.Store(true)
 	if err := errors.Join(t.corrupt.clearReservedNames(), t.corrupt.clearFolders()); err != nil {
 		return nil, errors.Join(err, o.Release())
@@ -125,11 +126,7 @@ func (o *Owner) RestoreName(file string, id ID, state State) error {
 
 // RestoreMarker creates the marker of a live operation again.
 func (o *Owner) RestoreMarker(id ID, state State, at time.Time) error {
-	return o.restoreMarker(id, state, at)
-}
-
-func (j *jobsFolder) restoreMarker(id ID, state State, at time.Time) error {
-	err := j.files.Create(path.Join(jobsDir, MarkerName(id, state)), formatStamp(at, nil), false)
+	err := o.files.Create(path.Join(jobsDir, MarkerName(id, state)), formatStamp(at, nil), false)
 	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}

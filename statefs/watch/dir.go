@@ -20,13 +20,13 @@ import (
 // All methods may be called by any goroutine at any time; Run only by one.
 type Dir[K comparable] struct {
 	source
+	*pending[K]
 	path string // absolute
 	key  func(name string) (K, bool)
-	set  *pending[K]
 
 	opened fs.FileInfo // of root
 
-	unknown, rescans atomic.Uint64
+	unknown atomic.Uint64
 }
 
 // OpenDir watches the folder dir, which must exist. The watch is in place when
@@ -55,9 +55,9 @@ func OpenDir[K comparable](dir string, key func(name string) (K, bool), o Option
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("watch folder %s: %w", path, err), root.Close())
 	}
-	d := &Dir[K]{path: path, key: key, set: newPending[K](), opened: opened}
+	d := &Dir[K]{path: path, key: key, pending: newPending[K](), opened: opened}
 	d.root = root
-	d.open("watch folder "+path, o, d.set.requestRescan)
+	d.open("watch folder "+path, o, d.requestRescan)
 	if d.watcher != nil {
 		d.mode = d.start()
 	}
@@ -94,7 +94,7 @@ func (d *Dir[K]) start() Mode {
 // fails permanently; later changes are not noticed, so treat that as fatal. When it returns,
 // everything the Dir held is released.
 func (d *Dir[K]) Run(ctx context.Context) error {
-	return d.run(ctx, func(event fsnotify.Event) { d.receive(event) }, d.set.requestRescan)
+	return d.run(ctx, func(event fsnotify.Event) { d.receive(event) }, d.requestRescan)
 }
 
 // RunWith is Run together with handle: each ends when the other does. The context of handle is done when the watch has
@@ -116,7 +116,7 @@ func (d *Dir[K]) receive(event fsnotify.Event) string {
 	if event.Name == d.path {
 		d.events.Add(1)
 		if event.Has(fsnotify.Remove) || event.Has(fsnotify.Rename) {
-			d.set.requestRescan()
+			d.requestRescan()
 		}
 		return ""
 	}
@@ -126,37 +126,12 @@ func (d *Dir[K]) receive(event fsnotify.Event) string {
 	}
 	d.events.Add(1)
 	if key, ok := d.key(name); ok {
-		d.set.add(key)
+		d.add(key)
 	} else {
 		d.unknown.Add(1)
 	}
 	return name
 }
-
-// Ready has a value when there may be something to take. It holds one value however much there is,
-// and may hold one when there is nothing.
-func (d *Dir[K]) Ready() <-chan struct{} { return d.set.ready }
-
-// Take empties the set and returns its keys in the order of arrival. rescan means that events were
-// lost or are unavailable: call Check, then list the folder and reconcile everything. The keys are
-// returned in addition to a rescan, not instead of it.
-//
-// An event that arrives after Take adds its key to the set again, even while the consumer is still
-// handling the key: the next Take returns it.
-func (d *Dir[K]) Take() (keys []K, rescan bool) {
-	keys, rescan = d.set.take()
-	if rescan {
-		d.rescans.Add(1)
-	}
-	return keys, rescan
-}
-
-// Pending reports whether the next Take would return key or a rescan: there was an event since the
-// last Take. False proves nothing, because an event may still be on its way.
-func (d *Dir[K]) Pending(key K) bool { return d.set.has(key) }
-
-// Peek returns what the next Take would return, without emptying the set.
-func (d *Dir[K]) Peek() (keys []K, rescan bool) { return d.set.peek() }
 
 // Mode returns how changes are noticed. OpenDir determines it, and it does not change.
 func (d *Dir[K]) Mode() Mode { return d.mode }

@@ -3,6 +3,7 @@ package watch
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // maxReusedKeys is the size up to which the emptied map is reused: clearing a map costs as much as
@@ -18,6 +19,8 @@ type pending[K comparable] struct {
 	keys   map[K]struct{} // guarded by mu
 	order  []K            // guarded by mu: the same keys in order of arrival
 	rescan bool           // guarded by mu
+
+	rescans atomic.Uint64 // those that Take returned
 }
 
 func newPending[K comparable]() *pending[K] {
@@ -49,10 +52,22 @@ func (p *pending[K]) signal() {
 	}
 }
 
-func (p *pending[K]) take() (keys []K, rescan bool) {
+// Ready has a value when there may be something to take. It holds one value however much there is,
+// and may hold one when there is nothing.
+func (p *pending[K]) Ready() <-chan struct{} { return p.ready }
+
+// Take empties the set and returns its keys in the order of arrival. rescan means that events were
+// lost or are unavailable: call Check, then list the folder and reconcile everything. The keys are
+// returned in addition to a rescan, not instead of it.
+//
+// An event that arrives after Take adds its key to the set again, even while the consumer is still
+// handling the key: the next Take returns it.
+func (p *pending[K]) Take() (keys []K, rescan bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	rescan, p.rescan = p.rescan, false
+	if rescan, p.rescan = p.rescan, false; rescan {
+		p.rescans.Add(1)
+	}
 	keys, p.order = p.order, nil
 	if len(p.keys) > maxReusedKeys {
 		p.keys = make(map[K]struct{})
@@ -62,14 +77,17 @@ func (p *pending[K]) take() (keys []K, rescan bool) {
 	return keys, rescan
 }
 
-func (p *pending[K]) has(key K) bool {
+// Pending reports whether the next Take would return key or a rescan: there was an event since the
+// last Take. False proves nothing, because an event may still be on its way.
+func (p *pending[K]) Pending(key K) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_, ok := p.keys[key]
 	return ok || p.rescan
 }
 
-func (p *pending[K]) peek() (keys []K, rescan bool) {
+// Peek returns what the next Take would return, without emptying the set.
+func (p *pending[K]) Peek() (keys []K, rescan bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.order), p.rescan
