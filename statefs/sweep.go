@@ -144,6 +144,15 @@ func (s *sweep) addFinding(file string, action SweepAction, reason string, act f
 	s.findings = append(s.findings, Finding{file, action, reason, act})
 }
 
+// addFiles adds the same finding for files of jobs/.
+func (s *sweep) addFiles(
+	action SweepAction, reason string, act func(o *Owner, file string) error, entries ...Entry,
+) {
+	for _, e := range entries {
+		s.addFinding(path.Join(jobsDir, e.File), action, reason, func(o *Owner) error { return act(o, e.File) })
+	}
+}
+
 // operation compares the markers of one operation with its record.
 func (s *sweep) operation(id ID, entries []Entry) {
 	states := make([]State, len(entries))
@@ -163,22 +172,13 @@ func (s *sweep) operation(id ID, entries []Entry) {
 	switch Interpret(states, rec, recordErr, s.known[id], gone) {
 	case ForeignGone:
 		s.markGone(id)
-		for _, e := range entries {
-			s.addFinding(path.Join(jobsDir, e.File), SweepRemove, fmt.Sprintf("the program with PID %d that kept it is gone",
-				id.PID()), removal(e.File))
-		}
+		s.addFiles(SweepRemove, fmt.Sprintf("the program with PID %d that kept it is gone", id.PID()), removal, entries...)
 	case Orphan:
 		s.markGone(id)
-		for _, e := range entries {
-			s.addFinding(path.Join(jobsDir, e.File), SweepMoveToCorrupt, "a marker without a record", func(o *Owner) error {
-				return o.Quarantine(e.File, "a marker of this storage without a record")
-			})
-		}
+		s.addFiles(SweepMoveToCorrupt, "a marker without a record",
+			quarantine("a marker of this storage without a record"), entries...)
 	case Ended:
-		for _, e := range entries {
-			s.addFinding(path.Join(jobsDir, e.File), SweepRemoveEnded,
-				fmt.Sprintf("the operation is %s", rec.Status), removal(e.File))
-		}
+		s.addFiles(SweepRemoveEnded, fmt.Sprintf("the operation is %s", rec.Status), removal, entries...)
 	case Unreadable:
 		// repaired when the daemon activates the operation
 		s.addFinding(dayFile(id, ".json"), SweepReportOnly, recordErr.Error(), nil)
@@ -208,7 +208,7 @@ func (s *sweep) request(e Entry) {
 		return
 	}
 	if s.gone[e.ID] {
-		s.addFinding(path.Join(jobsDir, e.File), SweepRemove, "the program that it was for is gone", removal(e.File))
+		s.addFiles(SweepRemove, "the program that it was for is gone", removal, e)
 		return
 	}
 	if !s.olderThan(e.File, requestAge) {
@@ -219,7 +219,7 @@ func (s *sweep) request(e Entry) {
 		s.errs = append(s.errs, err)
 	}
 	if !live && err == nil {
-		s.addFinding(path.Join(jobsDir, e.File), SweepRemove, "a request without a live operation", removal(e.File))
+		s.addFiles(SweepRemove, "a request without a live operation", removal, e)
 	}
 }
 
@@ -241,10 +241,8 @@ func (s *sweep) unknown(e Entry) {
 			return
 		}
 	}
-	s.addFinding(path.Join(jobsDir, e.File), SweepMoveToCorrupt, "unknown ending, and no operation has this ID",
-		func(o *Owner) error {
-			return o.Quarantine(e.File, "an ending without a meaning, and no live operation with this ID")
-		})
+	s.addFiles(SweepMoveToCorrupt, "unknown ending, and no operation has this ID",
+		quarantine("an ending without a meaning, and no live operation with this ID"), e)
 }
 
 // unknownBesideMarker finds files with an unknown suffix beside the marker of an operation of this
@@ -258,9 +256,8 @@ func (s *sweep) unknownBesideMarker(e Entry) {
 	if err != nil || s.now.Sub(changed) <= requestAge {
 		return // gone, or renamed just now
 	}
-	s.addFinding(path.Join(jobsDir, e.File), SweepMoveToCorrupt, "unknown ending", func(o *Owner) error {
-		return o.Quarantine(e.File, "an ending without a meaning, beside the marker of a live operation")
-	})
+	s.addFiles(SweepMoveToCorrupt, "unknown ending",
+		quarantine("an ending without a meaning, beside the marker of a live operation"), e)
 }
 
 // olderThan reports whether a file of jobs/ exists and was last written longer ago than age. It
@@ -290,6 +287,9 @@ func (s *sweep) temporary() {
 	}
 }
 
-func removal(file string) func(*Owner) error {
-	return func(o *Owner) error { return o.RemoveName(file) }
+// removal and quarantine are what happens to a file of jobs/.
+var removal = (*Owner).RemoveName
+
+func quarantine(reason string) func(o *Owner, file string) error {
+	return func(o *Owner, file string) error { return o.Quarantine(file, reason) }
 }

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"strconv"
 )
 
 // PutFile stores content under a name, with slashes, below a folder outside the storage, and
@@ -72,11 +71,8 @@ func writeTemp(root *os.Root, temp string, content io.Reader) (size int64, err e
 	if err == nil {
 		err = f.Sync()
 	}
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
-		return 0, fmt.Errorf("write %s after %s bytes: %w", path.Join(root.Name(), temp), strconv.FormatInt(size, 10), err)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return 0, fmt.Errorf("write %s after %d bytes: %w", path.Join(root.Name(), temp), size, err)
 	}
 	return size, nil
 }
