@@ -13,6 +13,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -446,17 +447,7 @@ func (s *storage) Definition(hash string) ([]byte, error) {
 	return s.readRegular(path.Join(definitionsDir, hash+".yaml"), 1<<20)
 }
 
-func isHash(text string) bool {
-	if len(text) != 64 {
-		return false
-	}
-	for _, c := range []byte(text) {
-		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
-	}
-	return true
-}
+func isHash(text string) bool { return len(text) == 64 && strings.Trim(text, "0123456789abcdef") == "" }
 
 // handover holds records that this process has published and its daemon has not reconciled yet, so
 // that the daemon need not read them back. Records that are not in it, such as submits of other

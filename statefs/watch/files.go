@@ -22,10 +22,9 @@ type Files struct {
 	// hold its own lock while it waits for Run.
 	changing sync.Mutex
 
-	mu      sync.Mutex // never held while the watcher is called
-	paths   map[string]*watchedFile
-	folders map[string]folder
-	polled  int
+	mu     sync.Mutex // never held while the watcher is called
+	paths  map[string]*watchedFile
+	polled int
 }
 
 // watchedFile is one file; its fields are guarded by Files.mu.
@@ -38,7 +37,7 @@ type watchedFile struct {
 // OpenFiles creates the inotify instance. If none is available, every file is polled. The caller must
 // let Run return or call Close.
 func OpenFiles(o Options) *Files {
-	f := &Files{paths: make(map[string]*watchedFile), folders: make(map[string]folder)}
+	f := &Files{paths: make(map[string]*watchedFile)}
 	f.open("follow files", o, func() { f.wakeAll(false) })
 	return f
 }

@@ -18,14 +18,6 @@ type subscription struct {
 	index int // in file.subscribers; -1 once cancelled
 }
 
-// folder caches facts about a folder with followed files: its path without symbolic links, so that
-// two spellings of a file share one watch, and the kind of its file system if changes there may
-// cause no events.
-type folder struct {
-	path   string
-	remote string
-}
-
 // Subscribe sends on wake, without blocking, whenever the regular file path may have changed:
 // written, truncated, touched, removed, or after events were lost. wake needs a capacity of at
 // least 1 and may be shared; it may be signalled without a change. Subscribe first, then read:
@@ -88,11 +80,12 @@ func (f *Files) resolve(path string) (resolved string, polled bool, err error) {
 	if err != nil {
 		return "", false, fmt.Errorf("follow file: %w", err)
 	}
-	dir, err := f.folder(filepath.Dir(path))
+	// Without symbolic links, so that two spellings of a file share one watch.
+	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
 	if err != nil {
 		return "", false, fmt.Errorf("follow file %s: %w", path, err)
 	}
-	resolved = filepath.Join(dir.path, filepath.Base(path))
+	resolved = filepath.Join(dir, filepath.Base(path))
 	info, err := os.Lstat(resolved)
 	if err != nil {
 		return "", false, fmt.Errorf("follow file: %w", err)
@@ -100,25 +93,7 @@ func (f *Files) resolve(path string) (resolved string, polled bool, err error) {
 	if !info.Mode().IsRegular() {
 		return "", false, fmt.Errorf("follow file %s: not a regular file (%s)", resolved, info.Mode().Type())
 	}
-	return resolved, f.watcher == nil || dir.remote != "" || linkCount(info) > 1, nil
-}
-
-func (f *Files) folder(dir string) (folder, error) {
-	f.mu.Lock()
-	known, ok := f.folders[dir]
-	f.mu.Unlock()
-	if ok {
-		return known, nil
-	}
-	resolved, err := filepath.EvalSymlinks(dir)
-	if err != nil {
-		return folder{}, err
-	}
-	known = folder{path: resolved, remote: remoteKind(resolved)}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.folders[dir] = known
-	return known, nil
+	return resolved, f.watcher == nil || remoteKind(dir) != "" || linkCount(info) > 1, nil
 }
 
 func (f *Files) insert(path string, wake chan<- struct{}) (*subscription, error) {
