@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/jobdir/jobdir/statefs/files"
 )
@@ -237,11 +236,7 @@ func printableReason(text string) string {
 	text = strings.ToValidUTF8(text, "?")
 	text = strings.Join(strings.FieldsFunc(text, func(c rune) bool { return unicode.IsSpace(c) || !unicode.IsPrint(c) }),
 		" ")
-	for len(text) > MaxLaneReason {
-		_, size := utf8.DecodeLastRuneInString(text)
-		text = text[:len(text)-size]
-	}
-	return text
+	return strings.ToValidUTF8(text[:min(len(text), MaxLaneReason)], "") // without half a character at the end
 }
 
 // Lanes are the files of lanes/, with which any process pauses, closes and resizes lanes.

@@ -258,8 +258,12 @@ func (t *Tree) makeMark() error {
 	if info, _, err := t.readStorage(); err != nil || info.Mark != "" {
 		return err
 	}
+	return t.setMark(rand.Text())
+}
+
+func (t *Tree) setMark(text string) error {
 	return t.numbers.changeStorage(func(info *storageInfo) error {
-		info.Mark = rand.Text()
+		info.Mark = text
 		return nil
 	})
 }
@@ -272,10 +276,7 @@ func (o *Owner) RestoreMark() (made bool, err error) {
 	if info, whole, err := o.readStorage(); err != nil || whole && info.Mark == text {
 		return false, err
 	}
-	err = o.numbers.changeStorage(func(info *storageInfo) error {
-		info.Mark = text
-		return nil
-	})
+	err = o.setMark(text)
 	return err == nil, err
 }
 
