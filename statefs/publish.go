@@ -181,15 +181,19 @@ func (t *Tree) publish(recs []*Record) error {
 	if err := t.syncOperations(days); err != nil {
 		return err
 	}
-	ids := make([]ID, len(recs))
-	for i, rec := range recs {
-		ids[i] = rec.ID
-	}
-	t.live.Add(ids...) // only from here on does a start treat a missing marker as removed
+	t.live.Add(idsOf(recs)...) // only from here on does a start treat a missing marker as removed
 	if list {
 		t.closeBatch(recs[0].ID)
 	}
 	return nil
+}
+
+func idsOf(recs []*Record) []ID {
+	ids := make([]ID, len(recs))
+	for i, rec := range recs {
+		ids[i] = rec.ID
+	}
+	return ids
 }
 
 // revoke removes operations that have no marker yet.

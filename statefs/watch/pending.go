@@ -20,7 +20,7 @@ type pending[K comparable] struct {
 	order  []K            // guarded by mu: the same keys in order of arrival
 	rescan bool           // guarded by mu
 
-	rescans atomic.Uint64 // those that Take returned
+	rescans atomic.Uint64 // rescans that Take returned
 }
 
 func newPending[K comparable]() *pending[K] {
