@@ -50,12 +50,12 @@ func (t *Tree) Request(_ context.Context, id ID, ask Action, args json.RawMessag
 	if err != nil {
 		return fmt.Errorf("request %s of %s: %w", ask, id, err)
 	}
-	live, err := t.isLive(id)
+	_, err = t.State(id)
+	if errors.Is(err, ErrNotLive) {
+		return t.notLiveError(id)
+	}
 	if err != nil {
 		return fmt.Errorf("request %s of %s: %w", ask, id, err)
-	}
-	if !live {
-		return t.notLiveError(id)
 	}
 	if err = t.writeRequest(id, ask, args); err == nil {
 		t.handover.activeListener().Created(Name{ID: id, Action: ask})
@@ -157,11 +157,6 @@ func removeUnchanged(root *os.Root, name string, seen fs.FileInfo) error {
 		return err
 	}
 	return nil
-}
-
-func (t *Tree) isLive(id ID) (bool, error) {
-	states, err := t.observeMarkers(id)
-	return len(states) > 0, err
 }
 
 // State returns the live state of an operation from its marker. The error wraps ErrNotLive if there

@@ -214,12 +214,11 @@ func (s *sweep) request(e Entry) {
 	if !s.olderThan(e.File, requestAge) {
 		return
 	}
-	live, err := s.tree.isLive(e.ID)
-	if err != nil {
-		s.errs = append(s.errs, err)
-	}
-	if !live && err == nil {
+	switch _, err := s.tree.State(e.ID); {
+	case errors.Is(err, ErrNotLive):
 		s.addFiles(SweepRemove, "a request without a live operation", removal, e)
+	case err != nil:
+		s.errs = append(s.errs, err)
 	}
 }
 
