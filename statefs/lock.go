@@ -27,10 +27,11 @@ type LockedError struct {
 }
 
 func (e *LockedError) Error() string {
-	if e.PID == 0 {
-		return fmt.Sprintf("storage %s is in use by another daemon: stop that one, or choose another directory with --storage", e.Dir)
+	holder := "another daemon"
+	if e.PID != 0 {
+		holder = fmt.Sprintf("the daemon with PID %d", e.PID)
 	}
-	return fmt.Sprintf("storage %s is in use by the daemon with PID %d: stop that one, or choose another directory with --storage", e.Dir, e.PID)
+	return fmt.Sprintf("storage %s is in use by %s: stop that one, or choose another directory with --storage", e.Dir, holder)
 }
 
 // lock is the lock of a storage directory. It ends with the process that holds it. It is a flock(2)

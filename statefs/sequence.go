@@ -67,7 +67,14 @@ func (n *Numbers) take() (uint64, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.next == n.end {
-		start, err := n.reserve()
+		var start uint64
+		err := n.changeStorage(func(info *storageInfo) error {
+			if start = info.NextSequence; start > maxSequence-sequenceBlock {
+				return n.badCounter(strconv.FormatUint(start, 10))
+			}
+			info.NextSequence += sequenceBlock
+			return nil
+		})
 		if err != nil {
 			return 0, fmt.Errorf("reserve operation numbers: %w", err)
 		}
@@ -75,19 +82,6 @@ func (n *Numbers) take() (uint64, error) {
 	}
 	n.next++
 	return n.next - 1, nil
-}
-
-// reserve reserves the next block.
-func (n *Numbers) reserve() (start uint64, err error) {
-	err = n.changeStorage(func(info *storageInfo) error {
-		start = info.NextSequence
-		if start > maxSequence-sequenceBlock {
-			return n.badCounter(strconv.FormatUint(start, 10))
-		}
-		info.NextSequence += sequenceBlock
-		return nil
-	})
-	return start, err
 }
 
 // changeStorage changes storage.json. The lock on the directory keeps two processes from reserving
