@@ -127,12 +127,8 @@ func (c *Command) checkFiles() error {
 	if c.Output == nil {
 		return fmt.Errorf("start %q: no output file is given", c.Args[0])
 	}
-	raw, err := c.Output.SyscallConn()
-	if err != nil {
-		return fmt.Errorf("start %q: output: %w", c.Args[0], err)
-	}
 	var flags int
-	err = files.WithDescriptor(raw, func(fd int) (err error) {
+	err := files.WithDescriptor(c.Output, func(fd int) (err error) {
 		flags, err = unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
 		return err
 	})

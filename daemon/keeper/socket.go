@@ -28,7 +28,7 @@ func listenAt(ctx context.Context, path string) (*net.UnixListener, error) {
 	defer done()
 	// The mode of the socket before bind(2) becomes the mode of its file.
 	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
-		return files.WithDescriptor(raw, func(fd int) error { return unix.Fchmod(fd, 0o600) })
+		return files.WithRawDescriptor(raw, func(fd int) error { return unix.Fchmod(fd, 0o600) })
 	}}
 	l, err := config.Listen(ctx, "unix", name)
 	if err != nil {
@@ -63,12 +63,8 @@ func dialAt(ctx context.Context, path string) (*channel, int, error) {
 
 // peer returns the PID of the process at the other end, which must belong to this user or to root.
 func peer(conn *net.UnixConn) (pid int, err error) {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
 	var cred *unix.Ucred
-	err = files.WithDescriptor(raw, func(fd int) (err error) {
+	err = files.WithDescriptor(conn, func(fd int) (err error) {
 		cred, err = unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
 		return err
 	})
@@ -139,12 +135,8 @@ func (u *unixSocket) write(p []byte, file *os.File) error {
 		_, err := u.Write(p)
 		return err
 	}
-	raw, err := file.SyscallConn()
-	if err != nil {
-		return err
-	}
 	var n int
-	err = files.WithDescriptor(raw, func(fd int) (err error) {
+	err := files.WithDescriptor(file, func(fd int) (err error) {
 		n, _, err = u.WriteMsgUnix(p, unix.UnixRights(fd), nil)
 		return err
 	})

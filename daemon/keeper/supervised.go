@@ -252,7 +252,7 @@ func (s *server) removeReport(h *supervisedCommand) {
 	if h.reportState == notSaved || h.report == "" {
 		return
 	}
-	if err := s.exits.Remove(h.report); err != nil {
+	if err := statefs.RemoveExit(s.Dir, h.report); err != nil {
 		s.logger.Warn("exit report not removed; it is of a run that is over", "report", h.report, "error", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -121,14 +122,20 @@ func OpenDescriptor(folder int, name, path string, flags int, mode uint32) (fd i
 	return fd, err
 }
 
-// WithDescriptor calls with the descriptor of a file, which stays open during the call, and retries on EINTR.
-func WithDescriptor(f *os.File, call func(fd int) error) error {
-	raw, err := f.SyscallConn()
+// WithDescriptor calls with the descriptor of a file or connection, which stays open during the call, and retries on
+// EINTR.
+func WithDescriptor(of syscall.Conn, call func(fd int) error) error {
+	raw, err := of.SyscallConn()
 	if err != nil {
 		return err
 	}
+	return WithRawDescriptor(raw, call)
+}
+
+// WithRawDescriptor is WithDescriptor for a connection that is being made.
+func WithRawDescriptor(raw syscall.RawConn, call func(fd int) error) error {
 	var result error
-	err = raw.Control(func(fd uintptr) {
+	err := raw.Control(func(fd uintptr) {
 		for {
 			if result = call(int(fd)); !errors.Is(result, unix.EINTR) {
 				return
