@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
-	"net/url"
 	"path"
 	"slices"
 	"strconv"
@@ -132,49 +131,51 @@ func newActionReply(id statefs.ID, action statefs.Action) api.Answer {
 
 // controlRequest is a request to /{group}/control.
 type controlRequest struct {
+	*front.Query
+
 	group, action string
 	id            statefs.ID
-	values        url.Values
 }
 
 // readControl parses a request to /{group}/control. If it has no parameters, readControl sends the page and returns
 // nil.
 func (s *actions) readControl(w *front.Response, r *front.Request) (*controlRequest, error) {
 	c := &controlRequest{group: r.Param("group")}
-	var err error
-	if c.values, err = r.Values(); err != nil {
+	values, err := r.Values()
+	if err != nil {
 		return nil, err
 	}
 	switch {
 	case r.IsForm():
 		_, err = r.Confirmed()
 	case r.Method == http.MethodPost:
-		err = r.BodyParameters(c.values)
-	case len(c.values) == 0:
+		err = r.BodyParameters(values)
+	case len(values) == 0:
 		return nil, s.pages.controlPage(w, r, c.group)
 	}
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range []string{"id", "action"} {
-		if c.values.Get(name) == "" {
+		if values.Get(name) == "" {
 			return nil, front.Refuse(http.StatusBadRequest, "Missing required parameter '%s'", name).With("parameter", name)
 		}
 	}
-	if c.action = c.values.Get("action"); !slices.Contains(controlActions, c.action) {
+	if c.action = values.Get("action"); !slices.Contains(controlActions, c.action) {
 		return nil, front.Refuse(http.StatusBadRequest, "Invalid action '%s': must be one of %s", front.Printable(c.action, 32),
 			strings.Join(controlActions, ", ")).With("parameter", "action")
 	}
-	if c.id, err = statefs.ParseID(c.values.Get("id")); err != nil {
+	if c.id, err = statefs.ParseID(values.Get("id")); err != nil {
 		return nil, front.Refuse(http.StatusBadRequest, "Invalid operation ID: %s", err).With("parameter", "id")
 	}
-	known := []string{"id", "action", "strict"}
+	known := front.Named("id", "action", "strict")
 	if spec := statefs.Action(c.action).Spec(); spec.Force != "" {
-		known = append(known, "force")
+		known = append(known, forceOf)
 	} else if spec.OnStep {
-		known = append(known, "step", "reason", "by")
+		known = append(known, front.Named("step", "reason", "by")...)
 	}
-	return c, front.AllowParameters(c.values, known...)
+	c.Query = front.QueryOf(values, known)
+	return c, c.Err()
 }
 
 // control is GET and POST /{group}/control. POST takes parameters from the URL or from a JSON object.
@@ -183,7 +184,7 @@ func (s *actions) control(w *front.Response, r *front.Request) error {
 	if err != nil || c == nil {
 		return err
 	}
-	id, action, values := c.id, c.action, c.values
+	id, action := c.id, c.action
 	if of, err := s.live.groupOf(id, false); err != nil {
 		return err
 	} else if !of.is(c.group) {
@@ -196,13 +197,13 @@ func (s *actions) control(w *front.Response, r *front.Request) error {
 		}
 		return err
 	}
-	if staged, err := s.controlsStep(id, action, values); staged || err != nil {
+	if staged, err := s.controlsStep(c); staged || err != nil {
 		if err != nil {
 			return err
 		}
 		args := statefs.Args{
-			Step: values.Get("step"), Reason: values.Get("reason"),
-			By: cmp.Or(requester(r), values.Get("by")),
+			Step: c.Get("step"), Reason: c.Get("reason"),
+			By: cmp.Or(requester(r), c.Get("by")),
 		}
 		out, _, err := s.requestStepAction(r.Context(), id, statefs.Action(action), args)
 		if err != nil {
@@ -210,8 +211,8 @@ func (s *actions) control(w *front.Response, r *front.Request) error {
 		}
 		return w.SendJSON(http.StatusOK, out)
 	}
-	ask, strict, err := actionOptions(statefs.Action(action), values)
-	if err != nil {
+	ask, strict := actionOptions(statefs.Action(action), c.Query)
+	if err := c.Err(); err != nil {
 		return err
 	}
 	out, err := s.writeRequest(r.Context(), id, ask, nil, strict)
@@ -222,11 +223,11 @@ func (s *actions) control(w *front.Response, r *front.Request) error {
 }
 
 // controlsStep reports whether an action concerns a step; a retry may also be of an operation without steps.
-func (s *actions) controlsStep(id statefs.ID, action string, values url.Values) (bool, error) {
-	if action != string(statefs.Retry) || values.Has("step") || values.Has("reason") || values.Has("by") {
-		return statefs.Action(action).Spec().OnStep, nil
+func (s *actions) controlsStep(c *controlRequest) (bool, error) {
+	if c.action != string(statefs.Retry) || c.Has("step") || c.Has("reason") || c.Has("by") {
+		return statefs.Action(c.action).Spec().OnStep, nil
 	}
-	rec, err := s.tree.ReadRecord(id)
+	rec, err := s.tree.ReadRecord(c.id)
 	if errors.Is(err, fs.ErrNotExist) || isUnreadable(err) {
 		return false, nil
 	}
@@ -246,16 +247,11 @@ func withRetryHint(err error, id statefs.ID, action string) error {
 }
 
 // actionOptions parses the parameters force and strict.
-func actionOptions(ask statefs.Action, values url.Values) (_ statefs.Action, strict bool, err error) {
-	force, err := front.Boolean(values, "force")
-	if err != nil {
-		return ask, false, err
-	}
-	if other := ask.Spec().Force; force && other != "" {
+func actionOptions(ask statefs.Action, q *front.Query) (_ statefs.Action, strict bool) {
+	if other := ask.Spec().Force; q.Boolean("force", false) && other != "" {
 		ask = other
 	}
-	strict, err = front.Boolean(values, "strict")
-	return ask, strict, err
+	return ask, q.Boolean("strict", false)
 }
 
 // requestAction is POST /api/v1/operations/{id}/{action} for actions that concern no step, and retry of a live
@@ -269,57 +265,49 @@ func (s *actions) requestAction(w *front.Response, r *front.Request) error {
 	for _, param := range ask.Spec().Params {
 		known = append(known, param.Name)
 	}
-	id, values, err := idAndQuery(r, known...)
-	if err != nil {
-		return err
-	}
-	wait, err := front.WaitTime(values.Get("wait"))
-	if err != nil {
-		return err
-	}
-	ask, strict, err := actionOptions(ask, values)
-	if err != nil {
-		return err
-	}
-	params, args, err := actionParams(ask, values)
-	if err != nil {
+	id, q := idAndQuery(r, known...)
+	wait := q.Wait()
+	ask, strict := actionOptions(ask, q)
+	params, args := actionParams(ask, q)
+	if err := q.Err(); err != nil {
 		return err
 	}
 	f := s.hub.follow(id, viewEnd)
 	defer f.close()
-	q, err := s.newOutcome(id, ask, wait)
-	if err != nil {
-		return err
+	outcome := statefs.Outcome{Action: ask, Params: params}
+	var err error
+	if wait > 0 { // without a wait, nothing is compared with the record
+		if outcome.Before, err = s.recordOf(id); err != nil {
+			return err
+		}
 	}
-	q.Params = params
 	out, err := s.writeRequest(r.Context(), id, ask, args, strict)
 	if err != nil {
 		return err
 	}
-	return s.sendActionReply(w, r, f, q, out, wait)
+	return s.sendActionReply(w, r, f, outcome, out, wait)
 }
 
 // actionParams parses the parameters of an action. It returns them also as the arguments of the request file, nil if
 // none is given.
-func actionParams(ask statefs.Action, values url.Values) (params map[string]int, args json.RawMessage, err error) {
+func actionParams(ask statefs.Action, q *front.Query) (params map[string]int, args json.RawMessage) {
 	params = make(map[string]int)
 	for _, param := range ask.Spec().Params {
-		if !values.Has(param.Name) {
+		if !q.Has(param.Name) {
 			continue
 		}
-		text := values.Get(param.Name)
+		text := q.Get(param.Name)
 		n, err := strconv.Atoi(text)
 		if err != nil || n < -param.Most || n > param.Most {
-			return nil, nil, front.Refuse(http.StatusBadRequest,
-				"Invalid parameter '%s': '%s' is not a whole number from %d to %d", param.Name, front.Printable(text, 32),
-				-param.Most, param.Most).With("parameter", param.Name)
+			q.Refuse(front.Invalid(param.Name, "'%s' is not a whole number from %d to %d", front.Printable(text, 32), -param.Most,
+				param.Most))
 		}
 		params[param.Name] = n
 	}
 	if len(params) > 0 {
-		args, err = json.Marshal(params)
+		args, _ = json.Marshal(params) // numbers always encode
 	}
-	return params, args, err
+	return params, args
 }
 
 // confirmControl answers a navigation to GET /{group}/control with parameters.
@@ -331,8 +319,8 @@ func (s *actions) confirmControl(w *front.Response, r *front.Request) error {
 	verb := strings.ToUpper(c.action[:1]) + c.action[1:]
 	shown := &confirmation{Verb: verb, Rows: [][2]string{{"id", c.id.String()}, {"action", c.action}}}
 	for _, name := range []string{"step", "force", "strict", "reason", "by"} {
-		if c.values.Has(name) {
-			shown.Rows = append(shown.Rows, [2]string{name, c.values.Get(name)})
+		if c.Has(name) {
+			shown.Rows = append(shown.Rows, [2]string{name, c.Get(name)})
 		}
 	}
 	return s.pages.sendConfirmation(w, r, &page{Title: verb + " an operation of " + r.Param("group") + "?", Confirm: shown})

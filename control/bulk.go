@@ -1,6 +1,7 @@
 package control
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,14 +29,13 @@ const (
 )
 
 // bulkFilters are the list parameters that filter.
-var bulkFilters = func() (names []string) {
-	for _, p := range listParameters {
-		if !slices.Contains([]string{"sort", "limit", "offset", "next"}, p.Name) {
-			names = append(names, p.Name)
-		}
-	}
-	return names
-}()
+var bulkFilters = filtersOf(listParameters)
+
+func filtersOf(list []front.Parameter) []front.Parameter {
+	return slices.DeleteFunc(slices.Clone(list), func(p front.Parameter) bool {
+		return slices.Contains([]string{"sort", "limit", "offset", "next"}, p.Name)
+	})
+}
 
 // bulkRequest is the body of POST /api/v1/bulk.
 type bulkRequest = api.BulkRequest[map[string]json.RawMessage, string]
@@ -117,7 +117,7 @@ func (s *bulks) bulkOfIDs(w *front.Response, r *front.Request, in *bulkRequest) 
 	for _, text := range in.IDs {
 		id, err := statefs.ParseID(text)
 		if err != nil {
-			return front.Refuse(http.StatusBadRequest, "Invalid parameter 'ids': %s", err).With("parameter", "ids")
+			return front.Invalid("ids", "%s", err)
 		}
 		if !slices.Contains(ids, id) {
 			ids = append(ids, id)
@@ -138,9 +138,7 @@ func bulkFrom(r *front.Request) (*bulkRequest, error) {
 		return nil, err
 	}
 	in := new(bulkRequest)
-	decoder := json.NewDecoder(strings.NewReader(string(body)))
-	decoder.DisallowUnknownFields()
-	err = decoder.Decode(in)
+	err = decodeBulk(body, in)
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
 		name := wrong.Field
 		var members map[string]json.RawMessage
@@ -148,10 +146,9 @@ func bulkFrom(r *front.Request) (*bulkRequest, error) {
 		if json.Unmarshal(body, &members) == nil && members[name] != nil {
 			value = front.Quote(string(members[name]))
 		}
-		return nil, front.Refuse(http.StatusBadRequest, "Invalid parameter '%s': %s must be %s", front.Printable(name, 64), value,
-			bulkKind(name)).With("parameter", name)
+		return nil, front.Invalid(name, "%s must be %s", value, bulkKind(name))
 	}
-	if err != nil || decoder.More() {
+	if err != nil {
 		return nil,
 			front.Refuse(http.StatusBadRequest,
 				`The body must be a JSON object as {"action": "cancel", "filter": {"status": "queued", "job": "media/decode"}, "dry_run": true}`)
@@ -167,38 +164,51 @@ func bulkFrom(r *front.Request) (*bulkRequest, error) {
 			front.Refuse(http.StatusBadRequest,
 				"'ids' name the operations: 'filter', 'next' and 'dry_run' do not go with them").With("parameter", "ids")
 	case len(in.IDs) == 0 || len(in.IDs) > bulkPage:
-		return nil, front.Refuse(http.StatusBadRequest, "Invalid parameter 'ids': there are %d, and it takes 1 to %d", len(in.IDs),
-			bulkPage).With("parameter", "ids")
+		return nil, front.Invalid("ids", "there are %d, and it takes 1 to %d", len(in.IDs), bulkPage)
 	}
 	return in, nil
 }
 
-// bulkQuery returns the filter of a request as a query of the history.
-func bulkQuery(in *bulkRequest) (*history.Query, error) {
+// decodeBulk reads a body that has no other members than in.
+func decodeBulk(body []byte, in any) error {
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(in)
+	if err == nil && decoder.More() {
+		err = errors.New("there is more than one value")
+	}
+	return err
+}
+
+// filterOf returns the filter of a body as the parameters of a list, from next on.
+func filterOf(filter map[string]json.RawMessage, known []front.Parameter, next string) *front.Query {
 	values := url.Values{}
-	for name, raw := range in.Filter {
-		if !slices.Contains(bulkFilters, name) {
-			return nil, front.UnknownParameter(name, bulkFilters)
-		}
+	var wrong error
+	for name, raw := range filter {
 		var given oneOrMore
 		if json.Unmarshal(raw, &given) != nil {
-			return nil, front.Refuse(http.StatusBadRequest, "Invalid parameter '%s': %s must be a text or a list of texts", name,
-				front.Quote(string(raw))).With("parameter", name)
-		}
-		if slices.Contains(given, "") || len(given) == 0 {
-			return nil, front.Refuse(http.StatusBadRequest, "Invalid parameter '%s': it is empty", name).With("parameter", name)
+			wrong = front.Invalid(name, "%s must be a text or a list of texts", front.Quote(string(raw)))
+		} else if slices.Contains(given, "") || len(given) == 0 {
+			wrong = front.Invalid(name, "it is empty")
 		}
 		values[name] = given
 	}
-	if len(values) == 0 {
+	q := front.QueryOf(values, known)
+	q.Refuse(wrong)
+	if next != "" {
+		q.Set("next", next)
+	}
+	return q
+}
+
+// bulkQuery returns the filter of a request as a query of the history.
+func bulkQuery(in *bulkRequest) (*history.Query, error) {
+	if len(in.Filter) == 0 {
 		return nil,
 			front.Refuse(http.StatusBadRequest, "The filter is empty: name what to %s by one of %s, or the operations in 'ids'",
-				in.Action, strings.Join(bulkFilters, ", ")).With("parameter", "filter")
+				in.Action, strings.Join(front.Names(bulkFilters), ", ")).With("parameter", "filter")
 	}
-	if in.Next != "" {
-		values.Set("next", in.Next)
-	}
-	q, err := queryOf(values, time.Now())
+	q, err := queryOf(filterOf(in.Filter, bulkFilters, in.Next), time.Now())
 	if err != nil {
 		return nil, err
 	}

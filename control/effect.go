@@ -13,16 +13,6 @@ import (
 	"github.com/jobdir/jobdir/statefs/api"
 )
 
-// newOutcome describes a request about to be made. It reads the record only if the client waits, who is answered when
-// the file of the request is gone from jobs/ and taken/: the daemon removes it last, after the effect is durable.
-func (s *actions) newOutcome(id statefs.ID, ask statefs.Action, wait time.Duration) (q statefs.Outcome, err error) {
-	q.Action = ask
-	if wait > 0 {
-		q.Before, err = s.recordOf(id)
-	}
-	return q, err
-}
-
 // recordOf returns a record, nil if there is no readable one.
 func (s *actions) recordOf(id statefs.ID) (*statefs.Record, error) {
 	rec, err := s.tree.ReadRecord(id)
@@ -32,7 +22,9 @@ func (s *actions) recordOf(id statefs.ID) (*statefs.Record, error) {
 	return rec, err
 }
 
-// sendActionReply answers a request that was made: at once, or when it took effect or the wait is over.
+// sendActionReply answers a request that was made: at once, or when it took effect or the wait is over. A client that
+// waits is answered when the file of the request is gone from jobs/ and taken/: the daemon removes it last, after the
+// effect is durable.
 func (s *actions) sendActionReply(w *front.Response, r *front.Request, f *follower, q statefs.Outcome,
 	out api.Answer, wait time.Duration,
 ) error {

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,16 +19,22 @@ import (
 // eventParameters are the parameters of /api/v1/events and /api/v1/ws.
 var eventParameters = []front.Parameter{
 	{
-		Name: "job", Kind: "string",
+		Name: "job", Kind: "string", List: true,
 		Summary: "only those of this job, as JOB or GROUP/JOB; any of several, as of the following, which are separated by commas (but for key) or given again",
 	},
-	{Name: "group", Kind: "string", Summary: "only those of this group"},
-	{Name: "lane", Kind: "string", Summary: "only those of operations in this lane, and of the lane itself"},
-	{Name: "key", Kind: "string", Summary: "only those of operations with this key"},
-	{Name: "tag", Kind: "string", Summary: "only those of operations with this tag"},
-	{Name: "id", Kind: "string", Summary: "only events of this operation, with each reason for which it waits"},
+	{Name: "group", Kind: "string", List: true, Summary: "only those of this group"},
 	{
-		Name: "type", Kind: "string",
+		Name: "lane", Kind: "string", List: true,
+		Summary: "only those of operations in this lane, and of the lane itself",
+	},
+	{Name: "key", Kind: "string", List: true, Summary: "only those of operations with this key"},
+	{Name: "tag", Kind: "string", List: true, Summary: "only those of operations with this tag"},
+	{
+		Name: "id", Kind: "string", List: true,
+		Summary: "only events of this operation, with each reason for which it waits",
+	},
+	{
+		Name: "type", Kind: "string", List: true,
 		Summary: "only those of this type: transition, step, progress, waiting, stalled, lane, sweep; a gap always comes",
 	},
 	{
@@ -54,30 +58,25 @@ func (s *eventStreams) eventReader(r *front.Request) (reader *events.Reader, ids
 	if s.events == nil {
 		return nil, nil, front.Refuse(http.StatusServiceUnavailable, "This daemon keeps no events")
 	}
-	values, err := r.Values("job", "group", "lane", "key", "tag", "id", "type")
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := eventNames(values); err != nil {
-		return nil, nil, err
+	q := r.Query()
+	for _, p := range eventParameters {
+		if p.List && p.Name != "key" { // a key may hold anything
+			q.Values[p.Name] = splitList(q.Values[p.Name])
+		}
 	}
 	filter := events.Filter{
-		Jobs: values["job"], Groups: values["group"], Lanes: values["lane"], Keys: values["key"],
-		Tags: values["tag"],
+		Jobs: q.Values["job"], Groups: q.Values["group"], Lanes: q.Values["lane"], Keys: q.Values["key"],
+		Tags: q.Values["tag"], Types: front.Choices(q, "type", events.Types()),
 	}
-	for _, text := range values["id"] {
+	for _, text := range q.Values["id"] {
 		id, err := statefs.ParseID(text)
 		if err != nil {
-			return nil, nil, front.Refuse(http.StatusBadRequest, "Invalid parameter 'id': %s", err).With("parameter", "id")
+			q.Refuse(front.Invalid("id", "%s", err))
 		}
 		filter.IDs = append(filter.IDs, id)
 	}
-	if filter.Types, err = front.Choices(url.Values{"type": {strings.Join(values["type"], ",")}}, "type",
-		events.Types()); err != nil {
-		return nil, nil, err
-	}
-	after, err := afterFrom(r, values)
-	if err != nil {
+	after := afterFrom(r, q)
+	if err := q.Err(); err != nil {
 		return nil, nil, err
 	}
 	return s.events.Follow(filter, after), filter.IDs, nil
@@ -97,23 +96,6 @@ func (s *eventStreams) followAll(ids []statefs.ID) (leave func()) {
 	}
 }
 
-// eventNames refuses unknown parameters, and splits the values of list parameters at commas.
-func eventNames(values url.Values) error {
-	var known []string
-	for _, p := range eventParameters {
-		known = append(known, p.Name)
-	}
-	for name, given := range values {
-		if !slices.Contains(known, name) {
-			return front.UnknownParameter(name, known)
-		}
-		if name != "after" && name != "key" { // a key may hold anything
-			values[name] = splitList(given)
-		}
-	}
-	return nil
-}
-
 // splitList splits at commas and drops empty words.
 func splitList(given []string) (out []string) {
 	for _, text := range given {
@@ -127,20 +109,20 @@ func splitList(given []string) (out []string) {
 }
 
 // afterFrom returns the event number after which a reader continues.
-func afterFrom(r *front.Request, values url.Values) (uint64, error) {
+func afterFrom(r *front.Request, q *front.Query) uint64 {
 	text, from := r.Header.Get("Last-Event-ID"), "header Last-Event-ID"
 	if text == "" {
-		if !values.Has("after") {
-			return events.Now, nil
+		if !q.Has("after") {
+			return events.Now
 		}
-		text, from = strings.Join(values["after"], ","), "parameter 'after'"
+		text, from = q.Get("after"), "parameter 'after'"
 	}
 	after, err := strconv.ParseUint(text, 10, 63)
 	if err != nil {
-		return 0, front.Refuse(http.StatusBadRequest, "Invalid %s: %s must be the number of an event, or 0", from,
-			front.Quote(text)).With("parameter", "after")
+		q.Refuse(front.Refuse(http.StatusBadRequest, "Invalid %s: %s must be the number of an event, or 0", from,
+			front.Quote(text)).With("parameter", "after"))
 	}
-	return after, nil
+	return after
 }
 
 // eventStream is GET /api/v1/events.

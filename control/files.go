@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"mime"
 	"net/http"
-	"net/url"
 	"os"
 	"path"
 	"slices"
@@ -35,11 +34,10 @@ func (s *streams) logFile(w *front.Response, r *front.Request) error {
 		return err
 	}
 	if values.Has("step") {
-		return s.stepLog(w, id, values)
+		return s.stepLog(w, id, &front.Query{Values: values})
 	}
 	if values.Has("run") {
-		return front.Refuse(http.StatusBadRequest,
-			"Invalid parameter 'run': it is one of the runs of a step: name that with step").With("parameter", "run")
+		return front.Invalid("run", "it is one of the runs of a step: name that with step")
 	}
 	rec, err := statefs.ReadSubmitted(s.tree, id)
 	if isUnreadable(err) {
@@ -85,10 +83,10 @@ const (
 )
 
 // stepLog answers with the output of a step in its last run, or in the run that the parameter run names.
-func (s *streams) stepLog(w *front.Response, id statefs.ID, values url.Values) error {
-	name := values.Get("step")
-	wanted, err := front.Number(values, "run", 0, 1, 1e9)
-	if err != nil {
+func (s *streams) stepLog(w *front.Response, id statefs.ID, q *front.Query) error {
+	name := q.Get("step")
+	wanted := q.Number("run", 0, 1, 1e9)
+	if err := q.Err(); err != nil {
 		return err
 	}
 	rec, err := statefs.ReadSubmitted(s.tree, id)

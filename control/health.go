@@ -97,15 +97,9 @@ func (s *health) readyz(w *front.Response, r *front.Request) error {
 
 // sweep is POST /api/v1/sweep.
 func (s *health) sweep(w *front.Response, r *front.Request) error {
-	values, err := r.Values()
-	if err != nil {
-		return err
-	}
-	if err := front.AllowParameters(values, "dry_run"); err != nil {
-		return err
-	}
-	dry, err := front.Boolean(values, "dry_run")
-	if err != nil {
+	q := r.Query()
+	dry := q.Boolean("dry_run", false)
+	if err := q.Err(); err != nil {
 		return err
 	}
 	findings, err := s.daemon.Sweep(r.Context(), dry)

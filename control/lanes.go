@@ -1,11 +1,11 @@
 package control
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -34,14 +34,16 @@ type laneControl struct {
 	daemon laneStatus
 }
 
+// holdParameters are those of a hold.
+var holdParameters = []front.Parameter{
+	{Name: "for", Kind: "string", Summary: "it ends by itself after this time (90s, 15m, 2d)"},
+	{Name: "until", Kind: "string", Summary: "it ends by itself at this time (RFC 3339)"},
+	{Name: "reason", Kind: "string", Summary: "shown as the reason why its operations wait"},
+}
+
 // routes are the routes of lanes.
 func (s *laneControl) routes() []front.Route {
 	one := []front.Answer{answer(200, front.MediaJSON, "The lane as it stands now; all of them when the name is all")}
-	hold := []front.Parameter{
-		{Name: "for", Kind: "string", Summary: "it ends by itself after this time (90s, 15m, 2d)"},
-		{Name: "until", Kind: "string", Summary: "it ends by itself at this time (RFC 3339)"},
-		{Name: "reason", Kind: "string", Summary: "shown as the reason why its operations wait"},
-	}
 	const body = "The parameters of the query as a JSON object of strings; nothing is {}"
 	return []front.Route{
 		{
@@ -60,7 +62,7 @@ func (s *laneControl) routes() []front.Route {
 		{
 			Method: "POST", Path: "/api/v1/lanes/:lane/pause", Handle: s.holdLane,
 			Summary: "Start nothing in a lane; what runs goes on",
-			Query:   hold, Body: body, Answers: one,
+			Query:   holdParameters, Body: body, Answers: one,
 		},
 		{
 			Method: "POST", Path: "/api/v1/lanes/:lane/resume", Handle: s.holdLane,
@@ -70,7 +72,7 @@ func (s *laneControl) routes() []front.Route {
 		{
 			Method: "POST", Path: "/api/v1/lanes/:lane/close", Handle: s.holdLane,
 			Summary: "Refuse submits to a lane with 503; what waits there goes on",
-			Query:   hold, Body: body, Answers: one,
+			Query:   holdParameters, Body: body, Answers: one,
 		},
 		{
 			Method: "POST", Path: "/api/v1/lanes/:lane/open", Handle: s.holdLane, Summary: "Take submits to a lane again",
@@ -81,10 +83,7 @@ func (s *laneControl) routes() []front.Route {
 
 // lanes is GET /api/v1/lanes.
 func (s *laneControl) lanes(w *front.Response, r *front.Request) error {
-	if err := r.NoParameters(); err != nil {
-		return err
-	}
-	if err := s.live.refuseAtStartup(); err != nil {
+	if err := cmp.Or(r.Query().Err(), s.live.refuseAtStartup()); err != nil {
 		return err
 	}
 	return w.SendJSON(http.StatusOK, s.daemon.Status())
@@ -92,7 +91,7 @@ func (s *laneControl) lanes(w *front.Response, r *front.Request) error {
 
 // lane is GET /api/v1/lanes/{lane}.
 func (s *laneControl) lane(w *front.Response, r *front.Request) error {
-	if err := r.NoParameters(); err != nil {
+	if err := r.Query().Err(); err != nil {
 		return err
 	}
 	if err := s.live.refuseAtStartup(); err != nil {
@@ -167,7 +166,7 @@ func (s *laneControl) changeLane(w *front.Response, r *front.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := r.NoParameters(); err != nil {
+	if err := r.Query().Err(); err != nil {
 		return err
 	}
 	capacity, err := readCapacity(r)
@@ -238,11 +237,9 @@ func readCapacity(r *front.Request) (int, error) {
 			return n, nil
 		}
 	}
-	return 0,
-		front.Refuse(http.StatusBadRequest,
-			`Invalid parameter 'capacity': %s is neither a whole number from 0 to %d nor null (any number) nor "configured"`,
-			front.Printable(text, 64), statefs.MaxLaneCapacity).
-			With("parameter", "capacity")
+	return 0, front.Invalid("capacity",
+		`%s is neither a whole number from 0 to %d nor null (any number) nor "configured"`, front.Printable(text, 64),
+		statefs.MaxLaneCapacity)
 }
 
 // holdLane is POST /api/v1/lanes/{lane}/pause, resume, close and open.
@@ -268,7 +265,7 @@ func (s *laneControl) holdLane(w *front.Response, r *front.Request) error {
 		file.Control = statefs.LaneClosed
 	}
 	if action == "resume" || action == "open" {
-		if err := front.AllowParameters(values); err != nil {
+		if err := front.QueryOf(values, nil).Err(); err != nil {
 			return err
 		}
 		if _, err := s.tree.Lanes.Release(file); err != nil {
@@ -294,39 +291,32 @@ func (s *laneControl) holdLane(w *front.Response, r *front.Request) error {
 const maxHold = 10 * 365 * 24 * time.Hour
 
 func holdFrom(values url.Values, now time.Time) (statefs.LaneHold, error) {
-	if err := front.AllowParameters(values, "for", "until", "reason"); err != nil {
-		return statefs.LaneHold{}, err
-	}
-	hold := statefs.LaneHold{Reason: values.Get("reason")}
+	q := front.QueryOf(values, holdParameters)
+	hold := statefs.LaneHold{Reason: q.Get("reason")}
 	if len(hold.Reason) > statefs.MaxLaneReason {
-		return hold, front.Refuse(http.StatusBadRequest, "Invalid parameter 'reason': it is longer than %d bytes",
-			statefs.MaxLaneReason).With("parameter", "reason")
-	}
-	wrong := func(name, format string, args ...any) (statefs.LaneHold, error) {
-		return hold, front.Refuse(http.StatusBadRequest, "Invalid parameter '"+name+"': "+format, args...).With("parameter", name)
+		q.Refuse(front.Invalid("reason", "it is longer than %d bytes", statefs.MaxLaneReason))
 	}
 	switch {
-	case values.Has("for") && values.Has("until"):
-		return wrong("until", "give it or 'for', not both")
-	case values.Has("for"):
-		d, ok := param.ParseDuration(values.Get("for"))
+	case q.Has("for") && q.Has("until"):
+		q.Refuse(front.Invalid("until", "give it or 'for', not both"))
+	case q.Has("for"):
+		d, ok := param.ParseDuration(q.Get("for"))
 		if !ok || d <= 0 || d > maxHold {
-			return wrong("for", "%s is not a time such as 90s, 15m or 2d", strconv.Quote(front.Printable(values.Get("for"), 64)))
+			q.Refuse(front.Invalid("for", "%q is not a time such as 90s, 15m or 2d", front.Printable(q.Get("for"), 64)))
 		}
-		until := now.Add(d).Truncate(time.Millisecond)
-		hold.Until = &until
-	case values.Has("until"):
-		until, err := time.Parse(time.RFC3339, values.Get("until"))
+		hold.Until = new(now.Add(d).Truncate(time.Millisecond))
+	case q.Has("until"):
+		until, err := time.Parse(time.RFC3339, q.Get("until"))
 		if err != nil {
-			return wrong("until", "%s is not a time such as 2026-11-23T09:00:00+01:00",
-				strconv.Quote(front.Printable(values.Get("until"), 64)))
+			q.Refuse(front.Invalid("until", "%q is not a time such as 2026-11-23T09:00:00+01:00",
+				front.Printable(q.Get("until"), 64)))
 		}
 		if !until.After(now) || until.Year() > 9998 {
-			return wrong("until", "%s is over, or too far away", until.Format(time.RFC3339))
+			q.Refuse(front.Invalid("until", "%s is over, or too far away", until.Format(time.RFC3339)))
 		}
 		hold.Until = &until
 	}
-	return hold, nil
+	return hold, q.Err()
 }
 
 // laneProblems returns the problems of lanes that an administrator should know.

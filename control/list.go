@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,14 +25,17 @@ const (
 
 // listParameters are the parameters of GET /api/v1/operations.
 var listParameters = []front.Parameter{
-	{Name: "status", Kind: "string", Summary: "only those with this status; several are separated by commas"},
-	{Name: "state", Kind: "string", Summary: "the same as status"},
+	{
+		Name: "status", Kind: "string", List: true,
+		Summary: "only those with this status; several are separated by commas",
+	},
+	{Name: "state", Kind: "string", List: true, Summary: "the same as status"},
 	{
 		Name: "needs_attention", Kind: "boolean",
 		Summary: "only operations that need a person: failed_manual, waiting_approval, or with a failed optional step",
 	},
 	{
-		Name: "result", Kind: "string",
+		Name: "result", Kind: "string", List: true,
 		Summary: "only those with this result: success, partial, failure, cancelled; several are separated by commas",
 	},
 	{Name: "job", Kind: "string", Summary: "only those of this job, as JOB or GROUP/JOB"},
@@ -73,7 +75,7 @@ type lists struct {
 
 // operations is GET /api/v1/operations.
 func (s *lists) operations(w *front.Response, r *front.Request) error {
-	q, err := queryFrom(r, time.Now())
+	q, err := queryOf(r.Query(), time.Now())
 	if err != nil {
 		return err
 	}
@@ -173,66 +175,44 @@ func newEnded(row *history.Row) api.Ended {
 	return out
 }
 
-// queryFrom parses the query of a list request.
-func queryFrom(r *front.Request, now time.Time) (*history.Query, error) {
-	values, err := r.Values(repeatableListParameters...)
-	if err != nil {
-		return nil, err
+// queryOf reads the parameters of a list.
+func queryOf(in *front.Query, now time.Time) (*history.Query, error) {
+	q := &history.Query{
+		Job: in.Get("job"), Group: in.Get("group"), Lane: in.Get("lane"), Endpoint: in.Get("endpoint"),
+		Key: in.Get("key"), Tag: in.Get("tag"), Text: in.Get("q"), Day: in.Get("day"),
+		Statuses: slices.Concat(front.Choices(in, "status", statefs.States()), front.Choices(in, "state", statefs.States())),
+		Results: front.Choices(in, "result", []statefs.Result{
+			statefs.Success, statefs.Partial, statefs.Failure, statefs.CancelledResult,
+		}),
+		Limit:  int(in.Number("limit", defaultListed, 0, maxListed)),
+		Offset: int(in.Number("offset", 0, 0, maxOffset)),
+		Number: in.Number("number", 0, 1, 1e15),
+		Sort:   history.ByCreated,
+		Since:  timeFrom(in, "since", now), Until: timeFrom(in, "until", now), UpdatedSince: timeFrom(in, "updated_since", now),
 	}
-	return queryOf(values, now)
-}
-
-// repeatableListParameters are the list parameters that may be repeated.
-var repeatableListParameters = []string{"status", "state", "result"}
-
-func queryOf(values url.Values, now time.Time) (q *history.Query, err error) {
-	var names []string
-	for _, p := range listParameters {
-		names = append(names, p.Name)
+	if in.Boolean("needs_attention", false) {
+		in.Refuse(narrowToAttention(q))
 	}
-	front.Join(values, repeatableListParameters)
-	if err := front.Once(values); err != nil { // needed for a filter in a body
-		return nil, err
+	switch sorts := front.Choices(in, "sort", []history.Sort{history.ByCreated, history.ByUpdated}); {
+	case len(sorts) > 1:
+		in.Refuse(front.Invalid("sort", "%s must be one of %v", front.Quote(in.Get("sort")), sorts))
+	case len(sorts) == 1:
+		q.Sort = sorts[0]
 	}
-	if err := front.AllowParameters(values, names...); err != nil {
-		return nil, err
-	}
-	get := values.Get
-	q = &history.Query{
-		Job: get("job"), Group: get("group"), Lane: get("lane"), Endpoint: get("endpoint"), Key: get("key"), Tag: get("tag"),
-		Text: get("q"), Day: get("day"),
-	}
-	if q.Statuses, err = front.Choices(values, "status", statefs.States()); err != nil {
-		return nil, err
-	}
-	states, err := front.Choices(values, "state", statefs.States())
-	if err != nil {
-		return nil, err
-	}
-	q.Statuses = append(q.Statuses, states...)
-	if err := narrowToAttention(values, q); err != nil {
-		return nil, err
-	}
-	if q.Results, err = front.Choices(values, "result", []statefs.Result{
-		statefs.Success, statefs.Partial, statefs.Failure,
-		statefs.CancelledResult,
-	}); err != nil {
-		return nil, err
-	}
-	for name, into := range map[string]*time.Time{"since": &q.Since, "until": &q.Until, "updated_since": &q.UpdatedSince} {
-		if *into, err = timeFrom(name, get(name), now); err != nil {
-			return nil, err
+	if text := in.Get("next"); text != "" {
+		var err error
+		if q.After, err = history.ParseCursor(text); err != nil || !q.After.Of(q.Sort) {
+			in.Refuse(front.Invalid("next", "%s: %s", front.Quote(text), history.ErrCursor))
 		}
 	}
-	return q, pageFrom(values, q)
+	if _, err := time.Parse(time.DateOnly, q.Day); err != nil && q.Day != "" {
+		in.Refuse(front.Invalid("day", "%s must be a date such as 2025-11-26", front.Quote(q.Day)))
+	}
+	return q, in.Err()
 }
 
-// narrowToAttention restricts the query to operations that wait for a person, if needs_attention is set.
-func narrowToAttention(values url.Values, q *history.Query) error {
-	only, err := front.Boolean(values, "needs_attention")
-	if err != nil || !only {
-		return err
-	}
+// narrowToAttention restricts the query to operations that wait for a person.
+func narrowToAttention(q *history.Query) error {
 	given := q.Statuses
 	q.Statuses, q.Attention = nil, true
 	for _, state := range statefs.LiveStates() {
@@ -241,68 +221,26 @@ func narrowToAttention(values url.Values, q *history.Query) error {
 		}
 	}
 	if len(q.Statuses) == 0 {
-		return front.Refuse(http.StatusBadRequest,
-			"Invalid parameter 'needs_attention': no operation with one of the given statuses %v waits for a person",
-			given).With("parameter", "needs_attention")
-	}
-	return nil
-}
-
-// pageFrom parses sort, limit, offset and the other parameters that select a page.
-func pageFrom(values url.Values, q *history.Query) (err error) {
-	sorts, err := front.Choices(values, "sort", []history.Sort{history.ByCreated, history.ByUpdated})
-	if err == nil && len(sorts) > 1 {
-		err = front.Refuse(http.StatusBadRequest, "Invalid parameter 'sort': %s must be one of %v", front.Quote(values.Get("sort")),
-			sorts).With("parameter", "sort")
-	}
-	if err != nil {
-		return err
-	}
-	q.Sort = history.ByCreated
-	if len(sorts) > 0 {
-		q.Sort = sorts[0]
-	}
-	limit, err := front.Number(values, "limit", defaultListed, 0, maxListed)
-	if err != nil {
-		return err
-	}
-	offset, err := front.Number(values, "offset", 0, 0, maxOffset)
-	if err != nil {
-		return err
-	}
-	q.Limit, q.Offset = int(limit), int(offset)
-	if q.Number, err = front.Number(values, "number", 0, 1, 1e15); err != nil {
-		return err
-	}
-	if text := values.Get("next"); text != "" {
-		if q.After, err = history.ParseCursor(text); err != nil || !q.After.Of(q.Sort) {
-			return front.Refuse(http.StatusBadRequest, "Invalid parameter 'next': %s: %s", front.Quote(text),
-				history.ErrCursor).With("parameter", "next")
-		}
-	}
-	if day := values.Get("day"); day != "" {
-		if _, err := time.Parse(time.DateOnly, day); err != nil {
-			return front.Refuse(http.StatusBadRequest, "Invalid parameter 'day': %s must be a date such as 2025-11-26",
-				front.Quote(day)).With("parameter", "day")
-		}
+		return front.Invalid("needs_attention", "no operation with one of the given statuses %v waits for a person", given)
 	}
 	return nil
 }
 
 // timeFrom parses a time: RFC 3339, a date (local midnight), or a duration before now.
-func timeFrom(name, text string, now time.Time) (time.Time, error) {
+func timeFrom(in *front.Query, name string, now time.Time) (none time.Time) {
+	text := in.Get(name)
 	if text == "" {
-		return time.Time{}, nil
+		return none
 	}
 	// In a URL the plus of a zone is decoded as a space, unless the client escaped it.
 	for _, text := range []string{text, strings.Replace(text, " ", "+", 1)} {
 		if at, ok := history.ParseTime(text, now); ok {
-			return at, nil
+			return at
 		}
 	}
-	return time.Time{}, front.Refuse(http.StatusBadRequest,
-		"Invalid parameter '%s': %s must be a time (2025-11-26T13:07:00+01:00), a date (2025-11-26) or a duration before now (2h, 7d)", name, front.Quote(text)).
-		With("parameter", name)
+	in.Refuse(front.Invalid(name,
+		"%s must be a time (2025-11-26T13:07:00+01:00), a date (2025-11-26) or a duration before now (2h, 7d)", front.Quote(text)))
+	return none
 }
 
 // Values of the parameter for; forEnd is the default.
@@ -313,21 +251,17 @@ const (
 
 // operation is GET /api/v1/operations/{id}.
 func (s *lists) operation(w *front.Response, r *front.Request) error {
-	id, values, err := idAndQuery(r, "wait", "for")
-	if err != nil {
-		return err
-	}
+	id, q := idAndQuery(r)
 	var runs []statefs.State
-	switch values.Get("for") {
+	switch q.Get("for") {
 	case "", forEnd:
 	case forRunning:
 		runs = []statefs.State{statefs.Running}
 	default:
-		return front.Refuse(http.StatusBadRequest, "Invalid parameter 'for': %s must be %s or %s", front.Quote(values.Get("for")),
-			forEnd, forRunning).With("parameter", "for")
+		q.Refuse(front.Invalid("for", "%s must be %s or %s", front.Quote(q.Get("for")), forEnd, forRunning))
 	}
-	wait, applied, err := r.PreferredWait(values)
-	if err != nil {
+	wait, applied := r.PreferredWait(q)
+	if err := q.Err(); err != nil {
 		return err
 	}
 	out, err := s.view.describe(id)
@@ -348,11 +282,8 @@ func (s *lists) operation(w *front.Response, r *front.Request) error {
 // groupOperations is GET /{group}/operations.
 func (s *lists) groupOperations(w *front.Response, r *front.Request) error {
 	group := r.Param("group")
-	values, err := r.Values()
-	if err != nil {
-		return err
-	}
-	if err := front.AllowParameters(values, "endpoint"); err != nil {
+	q := r.Query()
+	if err := q.Err(); err != nil {
 		return err
 	}
 	all, err := s.live.list()
@@ -365,7 +296,7 @@ func (s *lists) groupOperations(w *front.Response, r *front.Request) error {
 		Foreign bool          `json:"foreign,omitempty"`
 	}
 	rows := []row{}
-	endpoint := values.Get("endpoint")
+	endpoint := q.Get("endpoint")
 	for _, op := range all {
 		of, err := s.live.groupOf(op.id, op.foreign)
 		if err != nil {
@@ -386,31 +317,18 @@ func (s *lists) groupOperations(w *front.Response, r *front.Request) error {
 
 // finished is GET /api/v1/finished, the completion feed.
 func (s *lists) finished(w *front.Response, r *front.Request) error {
-	values, err := r.Values()
-	if err != nil {
-		return err
-	}
-	if err := front.AllowParameters(values, "after", "wait", "limit"); err != nil {
-		return err
-	}
-	after, err := front.Number(values, "after", 0, 0, 1<<53)
-	if err != nil {
-		return err
-	}
-	limit, err := front.Number(values, "limit", maxListed, 1, maxFinished)
-	if err != nil {
-		return err
-	}
-	wait, err := front.WaitTime(values.Get("wait"))
-	if err != nil {
+	q := r.Query()
+	after := q.Number("after", 0, 0, 1<<53)
+	limit := q.Number("limit", maxListed, 1, maxFinished)
+	wait := q.Wait()
+	if err := q.Err(); err != nil {
 		return err
 	}
 	ctx, stop := context.WithTimeout(r.Context(), wait)
 	defer stop()
 	rows, last, err := s.history.Finished(ctx, after, int(limit))
 	if beyond, ok := errors.AsType[*history.BeyondError](err); ok {
-		return front.Refuse(http.StatusBadRequest, "Invalid parameter 'after': %s", beyond).With("parameter",
-			"after").With("last", beyond.Last)
+		return front.Invalid("after", "%s", beyond).With("last", beyond.Last)
 	}
 	if err != nil {
 		return err

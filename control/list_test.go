@@ -368,6 +368,9 @@ func TestDeletePinPrune(t *testing.T) {
 
 	status, _ := r.config.Daemon.Live.(*daemonStatus)
 	status.keep = history.Retention{Age: time.Nanosecond}
+	if out := r.do("POST", "/api/v1/prune?dry_run", "").json(t); out["dry_run"] != true {
+		t.Errorf("dry_run without a value: %v", out)
+	}
 	plan := r.do("POST", "/api/v1/prune?dry_run=true", "").json(t)
 	if ops := items(plan["operations"]); len(ops) != 1 || ops[0]["id"] != other.id.String() || ops[0]["reason"] != "age" ||
 		plan["dry_run"] != true {

@@ -86,7 +86,7 @@ type figures struct {
 
 // serveMetrics is GET /metrics.
 func (s *figures) serveMetrics(w *front.Response, r *front.Request) error {
-	if err := r.NoParameters(); err != nil {
+	if err := r.Query().Err(); err != nil {
 		return err
 	}
 	m := new(metrics)

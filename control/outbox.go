@@ -5,7 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"net/http"
-	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,11 +20,11 @@ import (
 // outboxParameters are the parameters of GET /api/v1/outbox.
 var outboxParameters = []front.Parameter{
 	{
-		Name: "status", Kind: "string",
+		Name: "status", Kind: "string", List: true,
 		Summary: "only those with this status: pending, failed_manual; several are separated by commas",
 	},
 	{
-		Name: "kind", Kind: "string",
+		Name: "kind", Kind: "string", List: true,
 		Summary: "only those for targets of this kind: " + strings.Join(catalog.DeliveryKinds(), ", ") +
 			"; several are separated by commas",
 	},
@@ -69,11 +69,7 @@ type outboxControl struct {
 
 // outbox is GET /api/v1/outbox. The daemon filters in memory; the entries of the page are read from disk.
 func (s *outboxControl) outbox(w *front.Response, r *front.Request) error {
-	values, err := r.Values(repeatableOutboxParameters...)
-	if err != nil {
-		return err
-	}
-	q, err := s.outboxQuery(values, time.Now())
+	q, err := s.outboxQuery(r.Query(), time.Now())
 	if err == nil {
 		err = s.live.refuseAtStartup()
 	}
@@ -107,79 +103,50 @@ func (s *outboxControl) outbox(w *front.Response, r *front.Request) error {
 	return w.SendJSON(http.StatusOK, out)
 }
 
-// repeatableOutboxParameters are the outbox parameters that may be repeated.
-var repeatableOutboxParameters = []string{"status", "kind"}
-
 // outboxQuery parses the parameters of the list.
-func (s *outboxControl) outboxQuery(values url.Values, now time.Time) (*statefs.OutboxQuery, error) {
-	var names []string
-	for _, p := range outboxParameters {
-		names = append(names, p.Name)
+func (s *outboxControl) outboxQuery(in *front.Query, now time.Time) (*statefs.OutboxQuery, error) {
+	q := &statefs.OutboxQuery{
+		Target: in.Get("target"),
+		Statuses: front.Choices(in, "status", []statefs.DeliveryStatus{
+			statefs.DeliveryPending, statefs.DeliveryManual,
+		}),
+		Kinds: front.Choices(in, "kind", catalog.DeliveryKinds()),
+		Of:    s.outboxOf(in),
+		Limit: int(in.Number("limit", defaultListed, 0, maxListed)),
 	}
-	front.Join(values, repeatableOutboxParameters)
-	err := front.Once(values) // needed for a filter in a body
-	if err == nil {
-		err = front.AllowParameters(values, names...)
-	}
-	if err != nil {
-		return nil, err
-	}
-	q := &statefs.OutboxQuery{Target: values.Get("target")}
-	if q.Statuses, err = front.Choices(values, "status", []statefs.DeliveryStatus{
-		statefs.DeliveryPending,
-		statefs.DeliveryManual,
-	}); err != nil {
-		return nil, err
-	}
-	if q.Kinds, err = front.Choices(values, "kind", catalog.DeliveryKinds()); err != nil {
-		return nil, err
-	}
-	if q.Of, err = s.outboxOf(values); err != nil {
-		return nil, err
-	}
-	if text := values.Get("older_than"); text != "" {
+	if text := in.Get("older_than"); text != "" {
 		age, ok := param.ParseDuration(text)
 		if !ok || age < 0 {
-			return nil, front.Refuse(http.StatusBadRequest, "Invalid parameter 'older_than': %s must be a time such as 90s, 1h or 2d",
-				front.Quote(text)).With("parameter", "older_than")
+			in.Refuse(front.Invalid("older_than", "%s must be a time such as 90s, 1h or 2d", front.Quote(text)))
 		}
 		q.Before = now.Add(-age)
 	}
-	limit, err := front.Number(values, "limit", defaultListed, 0, maxListed)
-	if err != nil {
-		return nil, err
-	}
-	q.Limit = int(limit)
-	if text := values.Get("next"); text != "" {
+	if text := in.Get("next"); text != "" {
 		nanos, entry, _ := strings.Cut(text, ".")
 		at, err := strconv.ParseInt(nanos, 10, 64)
 		name, ok := statefs.ParseEntry(entry)
 		if err != nil || !ok {
-			return nil,
-				front.Refuse(http.StatusBadRequest, "Invalid parameter 'next': %s is not the member next of a page of this list",
-					front.Quote(text)).With("parameter", "next")
+			in.Refuse(front.Invalid("next", "%s is not the member next of a page of this list", front.Quote(text)))
 		}
 		q.AfterAt, q.AfterName = time.Unix(0, at), name
 	}
-	return q, nil
+	return q, in.Err()
 }
 
 // outboxOf returns the filter by ID, nil when no parameter restricts the ID. An ID contains the endpoint name, which
 // does not always determine group and job. The defined jobs decide; for jobs that no longer exist, the end of the name
 // does.
-func (s *outboxControl) outboxOf(values url.Values) (func(statefs.ID) bool, error) {
+func (s *outboxControl) outboxOf(q *front.Query) func(statefs.ID) bool {
 	var all []func(statefs.ID) bool
-	if text := values.Get("id"); text != "" {
+	if text := q.Get("id"); text != "" {
 		id, err := statefs.ParseID(text)
-		if err != nil {
-			return nil, err
-		}
+		q.Refuse(err)
 		all = append(all, func(other statefs.ID) bool { return other == id })
 	}
-	if endpoint := values.Get("endpoint"); endpoint != "" {
+	if endpoint := q.Get("endpoint"); endpoint != "" {
 		all = append(all, func(id statefs.ID) bool { return id.Endpoint() == endpoint })
 	}
-	if job := values.Get("job"); job != "" {
+	if job := q.Get("job"); job != "" {
 		group, name, both := strings.Cut(job, "/")
 		if both {
 			endpoint := group + "-" + name
@@ -196,16 +163,11 @@ func (s *outboxControl) outboxOf(values url.Values) (func(statefs.ID) bool, erro
 		}
 	}
 	if len(all) == 0 {
-		return nil, nil
+		return nil
 	}
 	return func(id statefs.ID) bool {
-		for _, is := range all {
-			if !is(id) {
-				return false
-			}
-		}
-		return true
-	}, nil
+		return !slices.ContainsFunc(all, func(is func(statefs.ID) bool) bool { return !is(id) })
+	}
 }
 
 func (s *outboxControl) routes() []front.Route {

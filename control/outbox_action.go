@@ -1,12 +1,12 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"io/fs"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,8 +20,9 @@ import (
 // requestDeliveryAction is POST /api/v1/outbox/{entry}/{retry,drop}: of one entry, or of all of an operation.
 func (s *outboxControl) requestDeliveryAction(ask statefs.DeliveryAction) front.Handler {
 	return func(w *front.Response, r *front.Request) error {
-		wait, args, err := s.parseDeliveryRequest(r, ask)
-		if err != nil {
+		q := r.Query()
+		wait, args := q.Wait(), argsOfDelivery(r, q)
+		if err := q.Err(); err != nil {
 			return err
 		}
 		id, names, err := s.entriesOf(r.Param("entry"), ask)
@@ -59,30 +60,14 @@ func (s *outboxControl) requestDeliveryAction(ask statefs.DeliveryAction) front.
 	}
 }
 
-// parseDeliveryRequest parses the query and the body of a request about deliveries.
-func (s *outboxControl) parseDeliveryRequest(r *front.Request,
-	ask statefs.DeliveryAction,
-) (wait time.Duration, args statefs.Args, err error) {
-	values, err := r.Values()
-	if err != nil {
-		return 0, args, err
+// argsOfDelivery returns the arguments of a request about deliveries.
+func argsOfDelivery(r *front.Request, q *front.Query) statefs.Args {
+	args := argsFrom(r, q)
+	if args.Step != "" || args.Run != 0 || args.Values != nil {
+		q.Refuse(front.Refuse(http.StatusBadRequest,
+			`The body may have the members reason and by, as {"reason": "the bucket is back", "by": "anna"}`))
 	}
-	if ask == statefs.RetryDelivery {
-		err = front.AllowParameters(values, "wait")
-	} else {
-		err = front.AllowParameters(values)
-	}
-	if err == nil {
-		wait, err = front.WaitTime(values.Get("wait"))
-	}
-	if err == nil {
-		args, err = argsFrom(r, values)
-	}
-	if err == nil && (args.Step != "" || args.Run != 0 || args.Values != nil) {
-		err = front.Refuse(http.StatusBadRequest,
-			`The body may have the members reason and by, as {"reason": "the bucket is back", "by": "anna"}`)
-	}
-	return wait, args, err
+	return args
 }
 
 // awaitedEntries are entries whose next attempt the client waits for.
@@ -226,17 +211,10 @@ func (s *outboxControl) checkDeliveryAction(it *statefs.Delivery, name statefs.E
 }
 
 // outboxFilters are the list parameters of the outbox that filter.
-var outboxFilters = func() (names []string) {
-	for _, p := range outboxParameters {
-		if p.Name != "limit" && p.Name != "next" {
-			names = append(names, p.Name)
-		}
-	}
-	return names
-}()
+var outboxFilters = filtersOf(outboxParameters)
 
 // outboxBulkRequest is the body of POST /api/v1/outbox.
-type outboxBulkRequest = api.BulkDeliveriesRequest[map[string]oneOrMore]
+type outboxBulkRequest = api.BulkDeliveriesRequest[map[string]json.RawMessage]
 
 // outboxBulk is POST /api/v1/outbox.
 func (s *outboxControl) outboxBulk(w *front.Response, r *front.Request) error {
@@ -295,9 +273,7 @@ func (s *outboxControl) outboxBulkFrom(r *front.Request) (*outboxBulkRequest, *s
 		return nil, nil, args, err
 	}
 	in := new(outboxBulkRequest)
-	decoder := json.NewDecoder(strings.NewReader(string(body)))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(in); err != nil || decoder.More() {
+	if err := decodeBulk(body, in); err != nil {
 		return nil, nil, args, front.Refuse(http.StatusBadRequest,
 			`The body must be a JSON object as {"action": "retry", "filter": {"status": "failed_manual", "target": "videos"}, "dry_run": true, "reason": "the bucket is back"}`)
 	}
@@ -305,38 +281,20 @@ func (s *outboxControl) outboxBulkFrom(r *front.Request) (*outboxBulkRequest, *s
 		return nil, nil, args, front.Refuse(http.StatusBadRequest, "Invalid action '%s': must be retry or drop",
 			front.Printable(string(in.Action), 32)).With("parameter", "action")
 	}
-	values := url.Values{}
-	for name, given := range in.Filter {
-		if !slices.Contains(outboxFilters, name) {
-			return nil, nil, args, front.UnknownParameter(name, outboxFilters)
-		}
-		if slices.Contains(given, "") || len(given) == 0 {
-			return nil, nil, args, front.Refuse(http.StatusBadRequest, "Invalid parameter '%s': it is empty",
-				name).With("parameter", name)
-		}
-		values[name] = given
-	}
-	if len(values) == 0 && in.Action == statefs.DropDelivery {
+	if len(in.Filter) == 0 && in.Action == statefs.DropDelivery {
 		return nil, nil, args, front.Refuse(http.StatusBadRequest, "The filter is empty: name what to drop by one of %s",
-			strings.Join(outboxFilters, ", ")).With("parameter", "filter")
+			strings.Join(front.Names(outboxFilters), ", ")).With("parameter", "filter")
 	}
-	if in.Next != "" {
-		values.Set("next", in.Next)
-	}
-	q, err := s.outboxQuery(values, time.Now())
+	q, err := s.outboxQuery(filterOf(in.Filter, outboxFilters, in.Next), time.Now())
 	if err != nil {
 		return nil, nil, args, err
 	}
 	q.Limit = bulkPage
-	if _, err := r.Creator(); err != nil {
+	by, err := r.Creator()
+	if err != nil {
 		return nil, nil, args, err
 	}
-	if args.Reason, args.By = in.Reason, requester(r); args.By == "" {
-		args.By = in.By
-	}
+	args.Reason, args.By = in.Reason, cmp.Or(by, in.By)
 	_, err = args.JSON()
-	if wrong, ok := errors.AsType[*statefs.ArgsError](err); ok {
-		return nil, nil, args, wrong
-	}
 	return in, q, args, err
 }

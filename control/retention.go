@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strconv"
 
 	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon/history"
@@ -32,8 +31,8 @@ type retention struct {
 
 // remove is DELETE /api/v1/operations/{id}.
 func (s *retention) remove(w *front.Response, r *front.Request) error {
-	id, _, err := idAndQuery(r) // refuses parameters: a client may expect dry_run to work
-	if err != nil {
+	id, q := idAndQuery(r) // refuses parameters: a client may expect dry_run to work
+	if err := q.Err(); err != nil {
 		return err
 	}
 	if err := s.refuseForeign(id); err != nil {
@@ -48,19 +47,11 @@ func (s *retention) remove(w *front.Response, r *front.Request) error {
 
 // pin is POST /api/v1/operations/{id}/pin. It answers after the record is written, with or without the parameter wait.
 func (s *retention) pin(w *front.Response, r *front.Request) error {
-	id, values, err := idAndQuery(r, "pinned", "wait")
-	if err != nil {
+	id, q := idAndQuery(r)
+	q.Wait()
+	pinned := q.Boolean("pinned", true)
+	if err := q.Err(); err != nil {
 		return err
-	}
-	if _, err := front.WaitTime(values.Get("wait")); err != nil {
-		return err
-	}
-	pinned := true
-	if text := values.Get("pinned"); text != "" {
-		if pinned, err = strconv.ParseBool(text); err != nil {
-			return front.Refuse(http.StatusBadRequest, "Invalid parameter 'pinned': %s must be true or false",
-				front.Quote(text)).With("parameter", "pinned")
-		}
 	}
 	if err := s.refuseForeign(id); err != nil {
 		return err
@@ -120,19 +111,10 @@ func (s *viewer) gone(id statefs.ID) error {
 
 // prune is POST /api/v1/prune.
 func (s *retention) prune(w *front.Response, r *front.Request) error {
-	values, err := r.Values()
-	if err != nil {
+	q := r.Query()
+	dryRun := q.Boolean("dry_run", false)
+	if err := q.Err(); err != nil {
 		return err
-	}
-	if err := front.AllowParameters(values, "dry_run"); err != nil {
-		return err
-	}
-	dryRun := false
-	if text := values.Get("dry_run"); text != "" {
-		if dryRun, err = strconv.ParseBool(text); err != nil {
-			return front.Refuse(http.StatusBadRequest, "Invalid parameter 'dry_run': %s must be true or false",
-				front.Quote(text)).With("parameter", "dry_run")
-		}
 	}
 	victims, err := s.daemon.Prune(r.Context(), dryRun)
 	if err != nil {

@@ -41,22 +41,11 @@ func (s *retries) retry(w *front.Response, r *front.Request) error {
 	} else if !errors.Is(err, statefs.ErrNotLive) {
 		return err
 	}
-	values, err := r.Values()
-	if err != nil {
-		return err
-	}
-	if err := front.AllowParameters(values, "failed_items", "wait", "step", "strict"); err != nil {
-		return err
-	}
-	if _, err := front.WaitTime(values.Get("wait")); err != nil {
-		return err
-	}
-	failedItems, err := front.Boolean(values, "failed_items")
-	if err != nil {
-		return err
-	}
-	args, err := argsFrom(r, values)
-	if err != nil {
+	q := r.Query("failed_items", "wait", "step", "strict")
+	q.Wait()
+	failedItems := q.Boolean("failed_items", false)
+	args := argsFrom(r, q)
+	if err := q.Err(); err != nil {
 		return err
 	}
 	started, err := s.resubmit(r, id, failedItems, args.Step)
@@ -101,14 +90,9 @@ func (s *retries) sendDuplicate(w *front.Response, r *front.Request, other submi
 	if err != nil {
 		return err
 	}
-	values, err := r.Values()
-	if err != nil {
-		return err
-	}
-	if err := front.AllowParameters(values, "wait", "step"); err != nil {
-		return err
-	}
-	if _, err := front.WaitTime(values.Get("wait")); err != nil {
+	q := r.Query("wait", "step")
+	q.Wait()
+	if err := q.Err(); err != nil {
 		return err
 	}
 	return s.start.sendStarted(w, r, other, 0)
@@ -195,15 +179,13 @@ func inheritSteps(def *catalog.Definition, old *statefs.Record, from string) ([]
 	list, graph := def.NewSteps(), def.Graph()
 	if len(list) == 0 {
 		if from != "" {
-			return nil, front.Refuse(http.StatusBadRequest, "Invalid parameter 'step': job %s has no steps",
-				def.Address()).With("parameter", "step")
+			return nil, front.Invalid("step", "job %s has no steps", def.Address())
 		}
 		return nil, nil
 	}
 	if from != "" && graph.Find(from) == nil {
-		return nil, front.Refuse(http.StatusBadRequest, "Invalid parameter 'step': there is no step '%s'; the steps of %s are %s",
-			front.Printable(from, 64), def.Address(), stepNames(list)).
-			With("parameter", "step")
+		return nil, front.Invalid("step", "there is no step '%s'; the steps of %s are %s", front.Printable(from, 64),
+			def.Address(), stepNames(list))
 	}
 	settled := steps.CarryOver(old.Steps)
 	for i := range list {

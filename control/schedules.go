@@ -25,11 +25,7 @@ type scheduleList struct {
 
 // schedules is GET /api/v1/schedules.
 func (s *scheduleList) schedules(w *front.Response, r *front.Request) error {
-	values, err := r.Values()
-	if err != nil {
-		return err
-	}
-	if err := front.AllowParameters(values); err != nil {
+	if err := r.Query().Err(); err != nil {
 		return err
 	}
 	all, err := s.daemon.Schedules()
@@ -42,11 +38,7 @@ func (s *scheduleList) schedules(w *front.Response, r *front.Request) error {
 // switchSchedule is POST /api/v1/schedules/{group}/{job}/enable and disable.
 func (s *scheduleList) switchSchedule(on bool) front.Handler {
 	return func(w *front.Response, r *front.Request) error {
-		values, err := r.Values()
-		if err != nil {
-			return err
-		}
-		if err := front.AllowParameters(values); err != nil {
+		if err := r.Query().Err(); err != nil {
 			return err
 		}
 		def, err := submit.Find(s.catalog, r.Param("group"), r.Param("job"))

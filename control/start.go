@@ -51,7 +51,7 @@ func (s *starter) jobAndQuery(r *front.Request) (*catalog.Definition, url.Values
 func startOf(r *front.Request, def *catalog.Definition, values url.Values) (request submit.Request,
 	format string, err error,
 ) {
-	if format, err = formatFrom(values["format"]); err != nil {
+	if format, err = formatFrom(values); err != nil {
 		return request, "", err
 	}
 	delete(values, "format")
@@ -91,7 +91,7 @@ func (s *starter) startStream(w *front.Response, r *front.Request) error {
 		return err
 	}
 	rec := started[0].Record
-	if wait, applied, err := r.PreferredWait(nil); err == nil && front.RespondsAsync(applied) {
+	if wait, applied := r.PreferredWait(new(front.Query)); front.RespondsAsync(applied) {
 		w.Header().Set("Preference-Applied", applied)
 		out := s.describeStarted(started[0])
 		if wait > 0 {
@@ -175,16 +175,12 @@ func (s *streams) disconnected(ctx context.Context, id statefs.ID, do catalog.On
 
 // joinStream is GET /api/v1/operations/{id}/stream.
 func (s *streams) joinStream(w *front.Response, r *front.Request) error {
-	id, values, err := idAndQuery(r, "format", "offset")
-	if err != nil {
-		return err
-	}
-	format, err := formatFrom(values["format"])
-	if err != nil {
-		return err
-	}
-	offset, err := offsetFrom(r, values["offset"], format)
-	if err != nil {
+	id, q := idAndQuery(r)
+	format, err := formatFrom(q.Values)
+	q.Refuse(err)
+	offset, err := offsetFrom(r, q, format)
+	q.Refuse(err)
+	if err := q.Err(); err != nil {
 		return err
 	}
 	f := s.hub.follow(id, viewOf(format))
@@ -203,15 +199,12 @@ func (s *streams) joinStream(w *front.Response, r *front.Request) error {
 	return s.endStream(w, r, id, err)
 }
 
-// idAndQuery parses the ID and the query of a request about one operation. It refuses parameters not in known.
-func idAndQuery(r *front.Request, known ...string) (id statefs.ID, values url.Values, err error) {
-	if id, err = statefs.ParseID(r.Param("id")); err != nil {
-		return id, nil, err
-	}
-	if values, err = r.Values(); err != nil {
-		return id, nil, err
-	}
-	return id, values, front.AllowParameters(values, known...)
+// idAndQuery parses the ID and the query of a request about one operation, as front.Request.Query does.
+func idAndQuery(r *front.Request, only ...string) (statefs.ID, *front.Query) {
+	q := r.Query(only...)
+	id, err := statefs.ParseID(r.Param("id"))
+	q.Refuse(err)
+	return id, q
 }
 
 // confirmStart answers a navigation to GET /{group}/{job} with parameters.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io/fs"
 	"net/http"
-	"net/url"
 	"path"
 
 	"github.com/jobdir/jobdir/catalog"
@@ -18,16 +17,10 @@ import (
 
 // stepAction is POST /api/v1/operations/{id}/{skip,set,approve,reject}, and retry of a live operation with steps.
 func (s *actions) stepAction(w *front.Response, r *front.Request) error {
-	id, values, err := idAndQuery(r, "wait", "step")
-	if err != nil {
-		return err
-	}
-	wait, err := front.WaitTime(values.Get("wait"))
-	if err != nil {
-		return err
-	}
-	args, err := argsFrom(r, values)
-	if err != nil {
+	id, q := idAndQuery(r, "wait", "step")
+	wait := q.Wait()
+	args := argsFrom(r, q)
+	if err := q.Err(); err != nil {
 		return err
 	}
 	ask := statefs.Action(path.Base(r.URL.Path))
@@ -42,32 +35,26 @@ func (s *actions) stepAction(w *front.Response, r *front.Request) error {
 
 // argsFrom returns the arguments of a request: the body, and the step that the URL may name. The requester is the owner
 // of the token, or else the name that the client gives.
-func argsFrom(r *front.Request, values url.Values) (args statefs.Args, err error) {
+func argsFrom(r *front.Request, q *front.Query) statefs.Args {
 	body, err := r.ReadBody()
-	if err != nil {
-		return args, err
-	}
+	q.Refuse(err)
 	if _, err := catalog.ReadObject(body); err != nil { // encoding/json would accept duplicate names
-		return args,
-			front.Refuse(http.StatusBadRequest, `The body must be a JSON object, as {"step": "split", "reason": "why"}: %s`, err)
+		q.Refuse(front.Refuse(http.StatusBadRequest,
+			`The body must be a JSON object, as {"step": "split", "reason": "why"}: %s`, err))
 	}
-	if args, err = statefs.ParseArgs(body); err != nil {
-		return args, err
-	}
-	if step := values.Get("step"); values.Has("step") {
+	args, err := statefs.ParseArgs(body)
+	q.Refuse(err)
+	if step := q.Get("step"); q.Has("step") {
 		if step == "" || args.Step != "" && args.Step != step {
-			return args, front.Refuse(http.StatusBadRequest,
-				"Invalid parameter 'step': %s must be the name of a step, the same as in the body",
-				front.Quote(step)).With("parameter", "step")
+			q.Refuse(front.Invalid("step", "%s must be the name of a step, the same as in the body", front.Quote(step)))
 		}
 		args.Step = step
 	}
-	if _, err := r.Creator(); err != nil {
-		return args, err
-	}
-	args.By = cmp.Or(requester(r), args.By)
+	by, err := r.Creator()
+	q.Refuse(err)
+	args.By = cmp.Or(by, args.By)
 	args.Unnamed = args.By == ""
-	return args, nil
+	return args
 }
 
 // requester returns who makes a request about a step, "" if unknown.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -38,31 +40,25 @@ type streams struct {
 }
 
 // formatFrom reads the parameter format.
-func formatFrom(values []string) (string, error) {
-	if len(values) == 0 {
-		return "stream", nil
+func formatFrom(values url.Values) (string, error) {
+	format := values.Get("format")
+	switch {
+	case !values.Has("format"):
+		return formats[0], nil
+	case !slices.Contains(formats, format):
+		return "", front.Invalid("format", "%s must be one of %s", front.Quote(format), strings.Join(formats, ", "))
 	}
-	for _, format := range formats {
-		if len(values) == 1 && values[0] == format {
-			return format, nil
-		}
-	}
-	return "", front.Refuse(http.StatusBadRequest, "Invalid parameter 'format': %s must be one of stream, sse, json",
-		front.Quote(strings.Join(values, ","))).With("parameter", "format")
+	return format, nil
 }
 
 // offsetFrom returns the byte of the log at which a stream continues: the parameter offset, or for server-sent events
 // the Last-Event-ID.
-func offsetFrom(r *front.Request, values []string, format string) (int64, error) {
-	if len(values) > 1 {
-		return 0, front.Refuse(http.StatusBadRequest, "Invalid parameter 'offset': it is given %d times",
-			len(values)).With("parameter", "offset")
-	}
+func offsetFrom(r *front.Request, q *front.Query, format string) (int64, error) {
 	text, from := r.Header.Get("Last-Event-ID"), "header Last-Event-ID"
 	if format != "sse" || text == "" {
-		text, from = strings.Join(values, ""), "parameter 'offset'"
+		text, from = q.Get("offset"), "parameter 'offset'"
 	}
-	if len(values) == 0 && text == "" {
+	if !q.Has("offset") && text == "" {
 		return 0, nil
 	}
 	offset, err := strconv.ParseInt(text, 10, 64)
@@ -143,7 +139,7 @@ func (s *streams) endStream(w *front.Response, r *front.Request, id statefs.ID, 
 // operation waits for a person, as the client could wait for ever, and when the preference wait has expired.
 func (s *streams) serveFooter(w *front.Response, r *front.Request, f *follower) error {
 	ctx := r.Context()
-	wait, applied, _ := r.PreferredWait(nil) // an invalid preference is ignored
+	wait, applied := r.PreferredWait(new(front.Query))
 	limited, stop := ctx, context.CancelFunc(func() {})
 	if wait > 0 {
 		limited, stop = context.WithTimeout(ctx, wait)

@@ -31,8 +31,9 @@ func (s *starter) submit(w *front.Response, r *front.Request) error {
 	if err := submitOptions(def, values); err != nil {
 		return err
 	}
-	wait, applied, err := r.PreferredWait(values)
-	if err != nil {
+	q := &front.Query{Values: values}
+	wait, applied := r.PreferredWait(q)
+	if err := q.Err(); err != nil {
 		return err
 	}
 	options, err := submit.FromQuery(values)
@@ -135,15 +136,9 @@ func submitOptions(def *catalog.Definition, values url.Values) error {
 
 // submitEntries is POST /api/v1/operations: one submit as a JSON object, or a list of submits, all or none.
 func (s *starter) submitEntries(w *front.Response, r *front.Request) error {
-	values, err := r.Values()
-	if err != nil {
-		return err
-	}
-	if err := front.AllowParameters(values, "wait"); err != nil {
-		return err
-	}
-	wait, applied, err := r.PreferredWait(values)
-	if err != nil {
+	q := r.Query()
+	wait, applied := r.PreferredWait(q)
+	if err := q.Err(); err != nil {
 		return err
 	}
 	body, err := r.ReadBody()
@@ -152,8 +147,7 @@ func (s *starter) submitEntries(w *front.Response, r *front.Request) error {
 	}
 	if submit.IsList(body) {
 		if wait > 0 && applied == "" {
-			return front.Refuse(http.StatusBadRequest,
-				"Invalid parameter 'wait': a list of submits is answered at once").With("parameter", "wait")
+			return front.Invalid("wait", "a list of submits is answered at once")
 		}
 		return s.submitList(w, r, body)
 	}

@@ -1,7 +1,6 @@
 package front
 
 import (
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,10 +10,9 @@ import (
 // PreferredWait returns how long a submit waits for the end of the operation: the parameter wait, or the preference
 // wait=SECONDS of RFC 7240. A submit responds asynchronously anyway; respond-async together with wait means "after that
 // time", as in section 4.3. applied is the value of Preference-Applied.
-func (r *Request) PreferredWait(values url.Values) (wait time.Duration, applied string, err error) {
-	if values.Has("wait") {
-		wait, err = WaitTime(values.Get("wait"))
-		return wait, "", err
+func (r *Request) PreferredWait(q *Query) (wait time.Duration, applied string) {
+	if q.Has("wait") {
+		return q.Wait(), ""
 	}
 	var kept []string
 	seen := map[string]bool{}
@@ -34,17 +32,17 @@ func (r *Request) PreferredWait(values url.Values) (wait time.Duration, applied 
 			if err != nil || seconds < 0 {
 				continue // invalid preferences are ignored, section 2
 			}
-			seconds = min(seconds, int(MaxWait/time.Second))
+			seconds = min(seconds, int(maxWait/time.Second))
 			wait = time.Duration(seconds) * time.Second
 			kept = append(kept, "wait="+strconv.Itoa(seconds))
 		}
 	}
-	return wait, strings.Join(kept, ", "), nil
+	return wait, strings.Join(kept, ", ")
 }
 
 // RespondsAsync reports whether applied, a result of PreferredWait, contains respond-async.
 func RespondsAsync(applied string) bool {
-	return slices.ContainsFunc(strings.Split(applied, ", "), func(name string) bool { return name == "respond-async" })
+	return slices.Contains(strings.Split(applied, ", "), "respond-async")
 }
 
 const maxRetryAfter = 30 * time.Second

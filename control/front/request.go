@@ -16,6 +16,7 @@ type Request struct {
 	*http.Request
 	server   *Server
 	response *Response
+	row      *Route
 	params   httprouter.Params
 }
 

@@ -21,6 +21,7 @@ type Parameter struct {
 	Summary string
 	Values  []string // the only valid values, if not empty
 	Needed  bool
+	List    bool // comma-separated words, which may be given as several parameters too
 }
 
 // Answer is one possible answer of a route.
@@ -173,7 +174,7 @@ func (s *Server) ServeHTTP(out http.ResponseWriter, in *http.Request) {
 		err = w.limitBody(in, row)
 	}
 	if err == nil {
-		r.params = params
+		r.row, r.params = row, params
 		err = row.Handle(w, r)
 	}
 	if err != nil {
