@@ -18,29 +18,16 @@ import (
 
 // eventParameters are the parameters of /api/v1/events and /api/v1/ws.
 var eventParameters = []front.Parameter{
-	{
-		Name: "job", Kind: "string", List: true,
-		Summary: "only those of this job, as JOB or GROUP/JOB; any of several, as of the following, which are separated by commas (but for key) or given again",
-	},
-	{Name: "group", Kind: "string", List: true, Summary: "only those of this group"},
-	{
-		Name: "lane", Kind: "string", List: true,
-		Summary: "only those of operations in this lane, and of the lane itself",
-	},
-	{Name: "key", Kind: "string", List: true, Summary: "only those of operations with this key"},
-	{Name: "tag", Kind: "string", List: true, Summary: "only those of operations with this tag"},
-	{
-		Name: "id", Kind: "string", List: true,
-		Summary: "only events of this operation, with each reason for which it waits",
-	},
-	{
-		Name: "type", Kind: "string", List: true,
-		Summary: "only those of this type: transition, step, progress, waiting, stalled, lane, sweep; a gap always comes",
-	},
-	{
-		Name: "after", Kind: "integer",
-		Summary: "first those with a higher number, as far back as they are kept, 0 for all; only new ones when not given; the header Last-Event-ID goes before",
-	},
+	list("job",
+		"only those of this job, as JOB or GROUP/JOB; any of several, as of the following, which are separated by commas (but for key) or given again"),
+	list("group", "only those of this group"),
+	list("lane", "only those of operations in this lane, and of the lane itself"),
+	list("key", "only those of operations with this key"),
+	list("tag", "only those of operations with this tag"),
+	list("id", "only events of this operation, with each reason for which it waits"),
+	list("type", "only those of this type: transition, step, progress, waiting, stalled, lane, sweep; a gap always comes"),
+	number("after",
+		"first those with a higher number, as far back as they are kept, 0 for all; only new ones when not given; the header Last-Event-ID goes before"),
 }
 
 // eventStreams serves the event log.

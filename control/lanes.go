@@ -36,9 +36,9 @@ type laneControl struct {
 
 // holdParameters are those of a hold.
 var holdParameters = []front.Parameter{
-	{Name: "for", Kind: "string", Summary: "it ends by itself after this time (90s, 15m, 2d)"},
-	{Name: "until", Kind: "string", Summary: "it ends by itself at this time (RFC 3339)"},
-	{Name: "reason", Kind: "string", Summary: "shown as the reason why its operations wait"},
+	text("for", "it ends by itself after this time (90s, 15m, 2d)"),
+	text("until", "it ends by itself at this time (RFC 3339)"),
+	text("reason", "shown as the reason why its operations wait"),
 }
 
 // routes are the routes of lanes.

@@ -25,44 +25,28 @@ const (
 
 // listParameters are the parameters of GET /api/v1/operations.
 var listParameters = []front.Parameter{
-	{
-		Name: "status", Kind: "string", List: true,
-		Summary: "only those with this status; several are separated by commas",
-	},
-	{Name: "state", Kind: "string", List: true, Summary: "the same as status"},
-	{
-		Name: "needs_attention", Kind: "boolean",
-		Summary: "only operations that need a person: failed_manual, waiting_approval, or with a failed optional step",
-	},
-	{
-		Name: "result", Kind: "string", List: true,
-		Summary: "only those with this result: success, partial, failure, cancelled; several are separated by commas",
-	},
-	{Name: "job", Kind: "string", Summary: "only those of this job, as JOB or GROUP/JOB"},
-	{Name: "group", Kind: "string", Summary: "only those of this group"},
-	{Name: "endpoint", Kind: "string", Summary: "only those of this endpoint name, {group}-{job}"},
-	{Name: "lane", Kind: "string", Summary: "only those of this lane"},
-	{Name: "day", Kind: "string", Summary: "only those whose ID has this day, as 2025-11-26"},
-	{Name: "key", Kind: "string", Summary: "only those with this key"},
-	{Name: "tag", Kind: "string", Summary: "only those with this tag"},
-	{Name: "number", Kind: "integer", Summary: "only those with this number at the end of the ID"},
-	{
-		Name: "since", Kind: "string",
-		Summary: "created at or after this time: RFC 3339, 2025-11-26 13:07:00 in the zone of the daemon, a date, or a duration before now such as 2h or 7d",
-	},
-	{Name: "until", Kind: "string", Summary: "created before this time"},
-	{Name: "updated_since", Kind: "string", Summary: "changed at or after this time"},
-	{
-		Name: "q", Kind: "string",
-		Summary: "only those with this text in the ID, the first 2 KiB of the parameters, or the error; in any letter case",
-	},
-	{
-		Name: "sort", Kind: "string", Values: []string{"created", "updated"},
-		Summary: "by what, the newest first; created when not given",
-	},
-	{Name: "limit", Kind: "integer", Summary: "how many, 0 to 200; 0 is the count alone; 50 when not given"},
-	{Name: "offset", Kind: "integer", Summary: "how many to pass over, 100000 at most"},
-	{Name: "next", Kind: "string", Summary: "where the page before ended: its member next"},
+	list("status", "only those with this status; several are separated by commas"),
+	list("state", "the same as status"),
+	flag("needs_attention",
+		"only operations that need a person: failed_manual, waiting_approval, or with a failed optional step"),
+	list("result", "only those with this result: success, partial, failure, cancelled; several are separated by commas"),
+	text("job", "only those of this job, as JOB or GROUP/JOB"),
+	text("group", "only those of this group"),
+	text("endpoint", "only those of this endpoint name, {group}-{job}"),
+	text("lane", "only those of this lane"),
+	text("day", "only those whose ID has this day, as 2025-11-26"),
+	text("key", "only those with this key"),
+	text("tag", "only those with this tag"),
+	number("number", "only those with this number at the end of the ID"),
+	text("since",
+		"created at or after this time: RFC 3339, 2025-11-26 13:07:00 in the zone of the daemon, a date, or a duration before now such as 2h or 7d"),
+	text("until", "created before this time"),
+	text("updated_since", "changed at or after this time"),
+	text("q", "only those with this text in the ID, the first 2 KiB of the parameters, or the error; in any letter case"),
+	choice("sort", []string{"created", "updated"}, "by what, the newest first; created when not given"),
+	number("limit", "how many, 0 to 200; 0 is the count alone; 50 when not given"),
+	number("offset", "how many to pass over, 100000 at most"),
+	text("next", "where the page before ended: its member next"),
 }
 
 // lists are the resources that show many operations.

@@ -19,25 +19,17 @@ import (
 
 // outboxParameters are the parameters of GET /api/v1/outbox.
 var outboxParameters = []front.Parameter{
-	{
-		Name: "status", Kind: "string", List: true,
-		Summary: "only those with this status: pending, failed_manual; several are separated by commas",
-	},
-	{
-		Name: "kind", Kind: "string", List: true,
-		Summary: "only those for targets of this kind: " + strings.Join(catalog.DeliveryKinds(), ", ") +
-			"; several are separated by commas",
-	},
-	{
-		Name: "target", Kind: "string",
-		Summary: "only those whose target has this text in what it is called, as the member at has it",
-	},
-	{Name: "job", Kind: "string", Summary: "only those of this job, as JOB or GROUP/JOB"},
-	{Name: "endpoint", Kind: "string", Summary: "only those of this endpoint name, {group}-{job}"},
-	{Name: "id", Kind: "string", Summary: "only those of this operation"},
-	{Name: "older_than", Kind: "string", Summary: "only deliveries that have waited longer than this (90s, 1h, 2d)"},
-	{Name: "limit", Kind: "integer", Summary: "how many, 0 to 200; 0 is the counts alone; 50 when not given"},
-	{Name: "next", Kind: "string", Summary: "where the page before ended: its member next"},
+	list("status", "only those with this status: pending, failed_manual; several are separated by commas"),
+	list("kind",
+		"only those for targets of this kind: "+strings.Join(catalog.DeliveryKinds(), ", ")+
+			"; several are separated by commas"),
+	text("target", "only those whose target has this text in what it is called, as the member at has it"),
+	text("job", "only those of this job, as JOB or GROUP/JOB"),
+	text("endpoint", "only those of this endpoint name, {group}-{job}"),
+	text("id", "only those of this operation"),
+	text("older_than", "only deliveries that have waited longer than this (90s, 1h, 2d)"),
+	number("limit", "how many, 0 to 200; 0 is the counts alone; 50 when not given"),
+	text("next", "where the page before ended: its member next"),
 }
 
 // outboxStatus is what the daemon knows of deliveries.
@@ -195,10 +187,9 @@ func (s *outboxControl) routes() []front.Route {
 		{
 			Method: "POST", Path: "/api/v1/outbox/:entry/retry", Handle: s.requestDeliveryAction(statefs.RetryDelivery),
 			Body: body, Answers: answers,
-			Query: []front.Parameter{{
-				Name: "wait", Kind: "string",
-				Summary: "answer when it was tried, with the error if it failed, at most after this time (5s, 1m)",
-			}},
+			Query: []front.Parameter{
+				text("wait", "answer when it was tried, with the error if it failed, at most after this time (5s, 1m)"),
+			},
 			Summary: "Try a delivery now, even if it waits for a person or its target is down: an entry, as ID.1-webhook, or all of an operation",
 		},
 		{

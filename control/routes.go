@@ -12,47 +12,22 @@ import (
 
 var (
 	formats  = []string{"stream", "sse", "json"}
-	formatOf = front.Parameter{
-		Name: "format", Kind: "string", Values: formats,
-		Summary: "stream: header, log and footer as text (default); sse: server-sent events; json: waits and answers the footer",
-	}
-	offsetOf = front.Parameter{
-		Name: "offset", Kind: "integer",
-		Summary: "continue at this byte of the log file; header and <log> come again",
-	}
-	strictOf = front.Parameter{
-		Name: "strict", Kind: "boolean",
-		Summary: "409 for a request that would change nothing; without it 200, with changed: false",
-	}
-	forceOf = front.Parameter{
-		Name: "force", Kind: "boolean",
-		Summary: "of cancel: SIGKILL at once, without the grace period, also after a cancel",
-	}
-	waitOf = front.Parameter{
-		Name: "wait", Kind: "string",
-		Summary: "answer when it took effect, at most after this time (5s, 1m); without it at once",
-	}
-	stepOf = front.Parameter{
-		Name: "step", Kind: "string",
-		Summary: "the step that is meant; the one at which the operation stands when not given",
-	}
+	formatOf = choice("format", formats,
+		"stream: header, log and footer as text (default); sse: server-sent events; json: waits and answers the footer")
+	offsetOf        = number("offset", "continue at this byte of the log file; header and <log> come again")
+	strictOf        = flag("strict", "409 for a request that would change nothing; without it 200, with changed: false")
+	forceOf         = flag("force", "of cancel: SIGKILL at once, without the grace period, also after a cancel")
+	waitOf          = text("wait", "answer when it took effect, at most after this time (5s, 1m); without it at once")
+	stepOf          = text("step", "the step that is meant; the one at which the operation stands when not given")
 	retryParameters = []front.Parameter{
-		{Name: "step", Kind: "string", Summary: "go back to this step: it and all that need it are done again"},
-		{
-			Name: "failed_items", Kind: "boolean",
-			Summary: "of an ended one: do only the items that failed, and nothing that was never begun",
-		},
-		{
-			Name: "wait", Kind: "string",
-			Summary: "of a live one: answer when it took effect, at most after this time (5s, 1m); without it at once. The new operation of an ended one is there when it is answered",
-		},
+		text("step", "go back to this step: it and all that need it are done again"),
+		flag("failed_items", "of an ended one: do only the items that failed, and nothing that was never begun"),
+		text("wait",
+			"of a live one: answer when it took effect, at most after this time (5s, 1m); without it at once. The new operation of an ended one is there when it is answered"),
 	}
 	pinParameters = []front.Parameter{
-		{Name: "pinned", Kind: "boolean", Summary: "false ends it; true when not given"},
-		{
-			Name: "wait", Kind: "string",
-			Summary: "taken as everywhere; it is answered when it took effect, whether this is given or not",
-		},
+		flag("pinned", "false ends it; true when not given"),
+		text("wait", "taken as everywhere; it is answered when it took effect, whether this is given or not"),
 	}
 	streamed = []front.Answer{
 		answer(200, front.MediaSSE, "The stream; the header X-Jobdir-Operation has the ID"),
@@ -63,6 +38,27 @@ var (
 	startupResponse = answer(503, front.MediaJSON, "The daemon is starting and cannot count yet; Retry-After says when to ask again")
 	requested       = []front.Answer{answer(200, front.MediaJSON, "It was carried out; took_effect says whether that changed anything"), answer(202, front.MediaJSON, "The request is on disk")}
 )
+
+// text, number, flag, list and choice return parameters by the kind of their value.
+func text(name, summary string) front.Parameter {
+	return front.Parameter{Name: name, Kind: "string", Summary: summary}
+}
+
+func number(name, summary string) front.Parameter {
+	return front.Parameter{Name: name, Kind: "integer", Summary: summary}
+}
+
+func flag(name, summary string) front.Parameter {
+	return front.Parameter{Name: name, Kind: "boolean", Summary: summary}
+}
+
+func list(name, summary string) front.Parameter {
+	return front.Parameter{Name: name, Kind: "string", Summary: summary, List: true}
+}
+
+func choice(name string, values []string, summary string) front.Parameter {
+	return front.Parameter{Name: name, Kind: "string", Summary: summary, Values: values}
+}
 
 func answer(status int, media, summary string) front.Answer {
 	return front.Answer{Status: status, Media: media, Summary: summary}
@@ -130,10 +126,9 @@ func (s *Server) fixedRoutes() []front.Route {
 		{
 			Method: "POST", Path: "/api/v1/operations", Handle: s.start.submitEntries, List: submit.MaxEntries,
 			Summary: "Submit one operation, or a list of at most 10000, all or none",
-			Query: []front.Parameter{{
-				Name: "wait", Kind: "string",
-				Summary: "of one: answer when it has ended, at most after this time (5s, 1m); also as Prefer: wait=SECONDS",
-			}},
+			Query: []front.Parameter{
+				text("wait", "of one: answer when it has ended, at most after this time (5s, 1m); also as Prefer: wait=SECONDS"),
+			},
 			Body: "{\"job\": \"group/name\", \"params\": {}, and the options by their names}, or an array of such objects",
 			Answers: []front.Answer{
 				answer(201, front.MediaJSON, "The operation, or the ID, state and code (201, 200) of each; something is new"),
@@ -144,12 +139,9 @@ func (s *Server) fixedRoutes() []front.Route {
 			Method: "GET", Path: "/api/v1/finished", Handle: s.lists.finished,
 			Summary: "The completion feed: every end once, in the order of finished_seq",
 			Query: []front.Parameter{
-				{
-					Name: "after", Kind: "integer",
-					Summary: "only those with a higher number: the member last of the answer before; 0 when not given",
-				},
-				{Name: "wait", Kind: "string", Summary: "when there is none yet, wait for one so long (30s, at most 10m)"},
-				{Name: "limit", Kind: "integer", Summary: "how many, 1 to 1000; 200 when not given"},
+				number("after", "only those with a higher number: the member last of the answer before; 0 when not given"),
+				text("wait", "when there is none yet, wait for one so long (30s, at most 10m)"),
+				number("limit", "how many, 1 to 1000; 200 when not given"),
 			},
 			Answers: []front.Answer{
 				answer(200, front.MediaJSON, "The ends, and the number to go on after"),
@@ -158,21 +150,16 @@ func (s *Server) fixedRoutes() []front.Route {
 		},
 		{
 			Method: "POST", Path: "/api/v1/prune", Handle: s.retention.prune, Summary: "Delete what the retention does not keep",
-			Query:   []front.Parameter{{Name: "dry_run", Kind: "boolean", Summary: "only say what would be deleted"}},
+			Query:   []front.Parameter{flag("dry_run", "only say what would be deleted")},
 			Answers: []front.Answer{answer(200, front.MediaJSON, "What was deleted, the first thousand of it by name")},
 		},
 		{
 			Method: "GET", Path: "/api/v1/operations/:id", Handle: s.lists.operation,
 			Summary: "The record of an operation, its state, progress and log length",
 			Query: []front.Parameter{
-				{
-					Name: "wait", Kind: "string",
-					Summary: "answer when it has ended or waits for a person, at most after this time (5s, 1m); without it at once; also as Prefer: wait=SECONDS",
-				},
-				{
-					Name: "for", Kind: "string", Values: []string{forEnd, forRunning},
-					Summary: "what to wait for: running also answers when it runs; end when not given",
-				},
+				text("wait",
+					"answer when it has ended or waits for a person, at most after this time (5s, 1m); without it at once; also as Prefer: wait=SECONDS"),
+				choice("for", []string{forEnd, forRunning}, "what to wait for: running also answers when it runs; end when not given"),
 			},
 			Answers: []front.Answer{answer(200, front.MediaJSON, "The operation")},
 		},
@@ -185,11 +172,8 @@ func (s *Server) fixedRoutes() []front.Route {
 			Method: "GET", Path: "/api/v1/operations/:id/log", Handle: s.streams.logFile,
 			Summary: "The log as the work wrote it; takes Range",
 			Query: []front.Parameter{
-				{
-					Name: "step", Kind: "string",
-					Summary: "only what this step wrote in its last run, also one with a log of its own",
-				},
-				{Name: "run", Kind: "integer", Summary: "this run of a step, from X-Jobdir-Runs"},
+				text("step", "only what this step wrote in its last run, also one with a log of its own"),
+				number("run", "this run of a step, from X-Jobdir-Runs"),
 			},
 			Answers: []front.Answer{answer(200, front.MediaText, "The log"), answer(206, front.MediaText, "A part of it")},
 		},
@@ -224,7 +208,7 @@ func (s *Server) fixedRoutes() []front.Route {
 		},
 		{
 			Method: "POST", Path: "/api/v1/sweep", Handle: s.health.sweep, Summary: "Remove state files that belong to nothing",
-			Query:   []front.Parameter{{Name: "dry_run", Kind: "boolean", Summary: "only say what would be removed"}},
+			Query:   []front.Parameter{flag("dry_run", "only say what would be removed")},
 			Answers: []front.Answer{answer(200, front.MediaJSON, "What was found, and what was done with it")},
 		},
 	}
@@ -265,7 +249,7 @@ func (s *Server) actionRoutes() (rows []front.Route) {
 			row.Body = `{"values": {"params.path": "/srv/a", "steps.split.outputs.count": 3}, "reason": "why", "by": "anna"}`
 		}
 		for _, param := range slices.Backward(spec.Params) {
-			row.Query = append([]front.Parameter{{Name: param.Name, Kind: "integer", Summary: param.About}}, row.Query...)
+			row.Query = append([]front.Parameter{number(param.Name, param.About)}, row.Query...)
 		}
 		if spec.Force != "" {
 			row.Query = append(row.Query, forceOf)
@@ -279,9 +263,9 @@ func (s *Server) groupRoutes() []front.Route {
 	control := []front.Parameter{
 		{Name: "id", Kind: "string", Needed: true, Summary: "the operation"},
 		{Name: "action", Kind: "string", Needed: true, Values: controlActions, Summary: "what to do"},
-		{Name: "step", Kind: "string", Summary: "of retry, skip, approve and reject: the step that is meant"},
-		{Name: "reason", Kind: "string", Summary: "of the same: why"},
-		{Name: "by", Kind: "string", Summary: "of the same: who asks, unless a token says it"},
+		text("step", "of retry, skip, approve and reject: the step that is meant"),
+		text("reason", "of the same: why"),
+		text("by", "of the same: who asks, unless a token says it"),
 		strictOf, forceOf,
 	}
 	return []front.Route{
@@ -298,10 +282,7 @@ func (s *Server) groupRoutes() []front.Route {
 		{
 			Method: "GET", Path: "/:group/operations", Handle: s.lists.groupOperations,
 			Summary: "The live operations of the group, as the markers say",
-			Query: []front.Parameter{{
-				Name: "endpoint", Kind: "string",
-				Summary: "only those of this job, as {job} or {group}-{job}",
-			}},
+			Query:   []front.Parameter{text("endpoint", "only those of this job, as {job} or {group}-{job}")},
 			Answers: []front.Answer{answer(200, front.MediaJSON, "The operations")},
 		},
 		{
@@ -315,20 +296,15 @@ func (s *Server) groupRoutes() []front.Route {
 		{
 			Method: "POST", Path: "/:group/:job", Handle: s.start.submit, Summary: "Submit an operation",
 			Query: []front.Parameter{
-				{
-					Name: "wait", Kind: "string",
-					Summary: "answer when it has ended, at most after this time (5s, 1m); without it at once; also as Prefer: wait=SECONDS",
-				},
-				{Name: "tags", Kind: "string", Summary: "tags beside those of the job, separated by commas"},
-				{Name: "priority", Kind: "integer", Summary: "higher ones start first; that of the job when not given"},
-				{Name: "delay", Kind: "string", Summary: "do not start it before this time has passed (90s, 1h30m, 2d)"},
-				{Name: "not_before", Kind: "string", Summary: "do not start it before this time (RFC 3339)"},
-				{Name: "after", Kind: "string", Summary: "operations that it waits for, separated by commas"},
-				{
-					Name: "require", Kind: "string", Values: []string{"success", "end"},
-					Summary: "what the end of those must be; success when not given",
-				},
-				{Name: "key", Kind: "string", Summary: "the key in place of that of the job; an empty one is none"},
+				text("wait",
+					"answer when it has ended, at most after this time (5s, 1m); without it at once; also as Prefer: wait=SECONDS"),
+				text("tags", "tags beside those of the job, separated by commas"),
+				number("priority", "higher ones start first; that of the job when not given"),
+				text("delay", "do not start it before this time has passed (90s, 1h30m, 2d)"),
+				text("not_before", "do not start it before this time (RFC 3339)"),
+				text("after", "operations that it waits for, separated by commas"),
+				choice("require", []string{"success", "end"}, "what the end of those must be; success when not given"),
+				text("key", "the key in place of that of the job; an empty one is none"),
 			},
 			Body: "The parameters of the job, as a JSON object; nothing is {}",
 			Answers: []front.Answer{

@@ -86,7 +86,7 @@ func QueryOf(values url.Values, known []Parameter) *Query {
 	for name, given := range values {
 		i := slices.IndexFunc(known, func(p Parameter) bool { return p.Name == name })
 		if i < 0 {
-			q.Refuse(UnknownParameter(name, known))
+			q.Refuse(unknownParameter(name, known))
 		} else if len(given) > 1 && !known[i].List {
 			q.Refuse(repeated(name, len(given)))
 		}
@@ -104,8 +104,8 @@ func (q *Query) Refuse(err error) {
 	}
 }
 
-// UnknownParameter refuses a parameter that is not known.
-func UnknownParameter(name string, known []Parameter) *RefusalError {
+// unknownParameter refuses a parameter that is not known.
+func unknownParameter(name string, known []Parameter) *RefusalError {
 	name = Printable(name, 64)
 	if len(known) == 0 {
 		return Refuse(http.StatusBadRequest, "Unknown parameter '%s'; none is known here", name).With("parameter", name)
