@@ -10,7 +10,6 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 
 	"github.com/jobdir/jobdir/catalog"
@@ -100,15 +99,8 @@ func (s *pages) sendPage(w *front.Response, r *front.Request, p page) error {
 	if p.Confirm != nil {
 		forms = "form-action 'self'"
 	}
-	h := w.Header()
-	h.Set("Content-Type", front.MediaHTML+"; charset=utf-8")
-	h.Set("Content-Security-Policy", s.policy+forms)
-	h.Set("Content-Length", strconv.Itoa(out.Len()))
-	if r.Method == http.MethodHead {
-		return nil
-	}
-	_, _ = w.Write(out.Bytes()) // an error means that the client is gone
-	return nil
+	w.Header().Set("Content-Security-Policy", s.policy+forms)
+	return w.SendBytes(http.StatusOK, front.MediaHTML+"; charset=utf-8", out.Bytes())
 }
 
 // index is GET /.

@@ -40,7 +40,7 @@ func (m *metrics) sample(name string, value float64, labels ...string) {
 	if len(labels) > 1 {
 		m.text.WriteByte('}')
 	}
-	m.text.WriteString(" " + formatSample(value) + "\n")
+	m.text.WriteString(" " + strconv.FormatFloat(value, 'f', -1, 64) + "\n")
 }
 
 // one writes a family with one sample.
@@ -50,13 +50,6 @@ func (m *metrics) one(name, kind, help string, value float64) {
 }
 
 var labelText = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
-
-func formatSample(v float64) string {
-	if math.IsInf(v, 1) {
-		return "+Inf"
-	}
-	return strconv.FormatFloat(v, 'f', -1, 64)
-}
 
 func boolSample(is bool) float64 {
 	if is {
@@ -106,12 +99,7 @@ func (s *figures) serveMetrics(w *front.Response, r *front.Request) error {
 		s.countLanes(m)
 		s.countOutbox(m)
 	}
-	w.Header().Set("Content-Type", mediaMetrics+"; charset=utf-8")
-	w.WriteHeader(http.StatusOK)
-	if r.Method != http.MethodHead {
-		_, _ = w.Write([]byte(m.text.String())) // an error means that the client is gone
-	}
-	return nil
+	return w.SendBytes(http.StatusOK, mediaMetrics+"; charset=utf-8", []byte(m.text.String()))
 }
 
 func (s *figures) countOperations(r *front.Request, m *metrics) error {
@@ -139,61 +127,49 @@ func (s *figures) countOperations(r *front.Request, m *metrics) error {
 
 func (s *figures) countLanes(m *metrics) {
 	lanes := s.counts.Stats().Lanes
-	m.family("jobdir_lane_running", "gauge", "Operations that run in a lane.")
-	for i := range lanes {
-		m.sample("jobdir_lane_running", float64(lanes[i].Running), "lane", lanes[i].Name)
-	}
-	m.family("jobdir_lane_queued", "gauge", "Operations that wait in a lane.")
-	for i := range lanes {
-		m.sample("jobdir_lane_queued", float64(lanes[i].Queued), "lane", lanes[i].Name)
-	}
-	m.family("jobdir_lane_capacity", "gauge", "How many may run in a lane at once.")
-	for i := range lanes {
-		capacity := math.Inf(1)
-		if c := lanes[i].Capacity; c != nil {
-			capacity = float64(*c)
+	gauge := func(name, help string, value func(*api.LaneStats) float64) {
+		m.family(name, "gauge", help)
+		for i := range lanes {
+			m.sample(name, value(&lanes[i]), "lane", lanes[i].Name)
 		}
-		m.sample("jobdir_lane_capacity", capacity, "lane", lanes[i].Name)
 	}
-	m.family("jobdir_lane_oldest_wait_seconds", "gauge",
-		"For how long the operation has waited that waits longest in a lane.")
-	for i := range lanes {
-		m.sample("jobdir_lane_oldest_wait_seconds", float64(lanes[i].OldestWait), "lane", lanes[i].Name)
-	}
+	gauge("jobdir_lane_running", "Operations that run in a lane.",
+		func(l *api.LaneStats) float64 { return float64(l.Running) })
+	gauge("jobdir_lane_queued", "Operations that wait in a lane.",
+		func(l *api.LaneStats) float64 { return float64(l.Queued) })
+	gauge("jobdir_lane_capacity", "How many may run in a lane at once.", func(l *api.LaneStats) float64 {
+		if l.Capacity == nil {
+			return math.Inf(1)
+		}
+		return float64(*l.Capacity)
+	})
+	gauge("jobdir_lane_oldest_wait_seconds", "For how long the operation has waited that waits longest in a lane.",
+		func(l *api.LaneStats) float64 { return float64(l.OldestWait) })
 }
 
 func (s *figures) countOutbox(m *metrics) {
 	out := s.outbox.Status()
-	m.one("jobdir_outbox_pending", "gauge", "Deliveries that are tried until their target has them.", float64(out.Pending))
-	m.one("jobdir_outbox_failed_manual", "gauge", "Deliveries that wait for a person.", float64(out.FailedManual))
+	gauge := func(name, help string, value float64) { m.one("jobdir_outbox_"+name, "gauge", help, value) }
+	gauge("pending", "Deliveries that are tried until their target has them.", float64(out.Pending))
+	gauge("failed_manual", "Deliveries that wait for a person.", float64(out.FailedManual))
 	age := 0.0
 	if out.OldestAt != nil {
 		age = max(time.Since(*out.OldestAt), 0).Seconds()
 	}
-	m.one("jobdir_outbox_oldest_seconds", "gauge", "The age of the oldest delivery that is pending, 0 when none is.", age)
-	down := 0
+	gauge("oldest_seconds", "The age of the oldest delivery that is pending, 0 when none is.", age)
+	down := 0.0
 	for i := range out.Targets {
-		if out.Targets[i].Down {
-			down++
-		}
+		down += boolSample(out.Targets[i].Down)
 	}
-	m.one("jobdir_outbox_targets_down", "gauge", "Targets of pending deliveries that are down.", float64(down))
+	gauge("targets_down", "Targets of pending deliveries that are down.", down)
 	m.family("jobdir_outbox_attempts_total", "counter",
 		"Tries to deliver since the daemon started, by the kind of the target and how they ended; dropped deliveries were given up.")
 	kinds := slices.Sorted(maps.Keys(out.Kinds))
 	for _, kind := range kinds {
 		c := out.Kinds[kind]
-		for _, o := range []struct {
-			outcome string
-			count   uint64
-		}{
-			{"delivered", c.Delivered},
-			{"failed", c.Failed},
-			{"deferred", c.Deferred},
-			{"refused", c.Refused},
-			{"dropped", c.Dropped},
-		} {
-			m.sample("jobdir_outbox_attempts_total", float64(o.count), "kind", kind, "outcome", o.outcome)
+		for i, count := range []uint64{c.Delivered, c.Failed, c.Deferred, c.Refused, c.Dropped} {
+			outcome := []string{"delivered", "failed", "deferred", "refused", "dropped"}[i]
+			m.sample("jobdir_outbox_attempts_total", float64(count), "kind", kind, "outcome", outcome)
 		}
 	}
 	m.family("jobdir_outbox_delivered_bytes_total", "counter", "What was delivered since the daemon started, in bytes.")

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/jobdir/jobdir/control/front"
@@ -54,15 +53,8 @@ func ui(w *front.Response, r *front.Request) error {
 	if !ok {
 		return front.Refuse(http.StatusNotFound, "There is nothing at %s; the page is at /ui/", front.Printable(r.URL.Path, 200))
 	}
-	h := w.Header()
-	h.Set("Content-Type", file.Media)
-	h.Set("Content-Security-Policy", web.Policy)
-	h.Set("Content-Length", strconv.Itoa(len(file.Data)))
-	if r.Method == http.MethodHead {
-		return nil
-	}
-	_, _ = w.Write(file.Data) // an error means that the client is gone
-	return nil
+	w.Header().Set("Content-Security-Policy", web.Policy)
+	return w.SendBytes(http.StatusOK, file.Media, file.Data)
 }
 
 // uiFolder is GET /ui. The Location is relative, so that a proxy may serve the daemon below a path of its own.

@@ -99,13 +99,17 @@ func (w *Response) send(contentType string, status int, value any) {
 		status, contentType = http.StatusInternalServerError, ProblemType
 		data = []byte(`{"title":"Internal Server Error","status":500,"error":"The answer could not be written as JSON"}`)
 	}
+	_ = w.SendBytes(status, contentType, append(data, '\n')) // never fails
+}
+
+// SendBytes answers with data of a media type; with the headers alone to a HEAD. The result is nil.
+func (w *Response) SendBytes(status int, media string, data []byte) error {
 	h := w.Header()
-	h.Set("Content-Type", contentType)
-	h.Set("Content-Length", strconv.Itoa(len(data)+1))
+	h.Set("Content-Type", media)
+	h.Set("Content-Length", strconv.Itoa(len(data)))
 	w.WriteHeader(status)
-	if w.request.Method == http.MethodHead {
-		return
+	if w.request.Method != http.MethodHead {
+		_, _ = w.Write(data) // an error means that the client is gone: there is nothing to report and no recipient
 	}
-	// An error means that the client is gone: there is nothing to report and no recipient.
-	_, _ = w.Write(append(data, '\n'))
+	return nil
 }
