@@ -101,14 +101,9 @@ func (s *bulks) bulk(w *front.Response, r *front.Request) error {
 		return w.SendJSON(http.StatusOK, out)
 	}
 	if page.Next != nil {
-		next := page.Next.String()
-		out.Next = &next
+		out.Next = new(page.Next.String())
 	}
-	out.Done, out.Failures = s.forEachOperation(r.Context(), ids, s.bulkAction(r, in.Action))
-	if err := r.Context().Err(); err != nil {
-		return err
-	}
-	return w.SendJSON(http.StatusOK, out)
+	return s.carryOut(w, r, out, ids)
 }
 
 // bulkOfIDs applies the action to chosen operations. An operation to which it does not apply is a failure.
@@ -123,8 +118,12 @@ func (s *bulks) bulkOfIDs(w *front.Response, r *front.Request, in *bulkRequest) 
 			ids = append(ids, id)
 		}
 	}
-	out := api.Bulk[*string]{Action: in.Action, At: time.Now(), Total: len(ids), TotalExact: true}
-	out.Done, out.Failures = s.forEachOperation(r.Context(), ids, s.bulkAction(r, in.Action))
+	return s.carryOut(w, r, api.Bulk[*string]{Action: in.Action, At: time.Now(), Total: len(ids), TotalExact: true}, ids)
+}
+
+// carryOut applies the action to operations, and answers with what came of it.
+func (s *bulks) carryOut(w *front.Response, r *front.Request, out api.Bulk[*string], ids []statefs.ID) error {
+	out.Done, out.Failures = s.forEachOperation(r.Context(), ids, s.bulkAction(r, out.Action))
 	if err := r.Context().Err(); err != nil {
 		return err
 	}

@@ -117,20 +117,16 @@ func (s *actions) observeOutcome(f *follower, found *statefs.Outcome) (err error
 // requestPending reports whether a request is not carried out yet: its file is in jobs/ or taken/. The follower is
 // woken when the file leaves either.
 func (f *follower) requestPending(ask statefs.Action) (bool, error) {
-	if f.unsubscribeTaken != nil {
-		f.unsubscribeTaken()
-		f.unsubscribeTaken = nil
-	}
+	f.leave(theRequest)
 	if f.hub.tree.Requested(f.id, ask) {
 		return true, nil
 	}
-	cancel, err := f.hub.logs.Subscribe(f.hub.tree.TakenPath(f.id, ask), f.wake)
+	err := f.subscribe(theRequest, f.hub.tree.TakenPath(f.id, ask))
 	if errors.Is(err, fs.ErrNotExist) {
 		return f.hub.tree.Requested(f.id, ask), nil // a starting daemon moves requests from taken/ back
 	}
 	if err != nil {
 		return false, fmt.Errorf("wait until the request %s of %s is carried out: %w", ask, f.id, err)
 	}
-	f.unsubscribeTaken = cancel
 	return true, nil
 }

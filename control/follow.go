@@ -34,16 +34,39 @@ type follower struct {
 	after   []statefs.ID    // the operations it depends on, until it has started
 	end     *statefs.Record // the terminal record
 
-	unsubscribeLog    func()      // ends the subscription of the log; nil until it exists
-	follows           bool        // whether the record file is followed too
-	unsubscribeRecord func()      // ends the subscription of the record
-	record            os.FileInfo // the record file that was read last
+	unsubscribe  [followedFiles]func() // ends the subscriptions of files
+	follows      bool                  // whether the record file is followed too
+	record       os.FileInfo           // the record file that was read last
+	progressAt   time.Time
+	lastProgress []byte // the progress in snap, without its time
+}
 
-	unsubscribeTaken func() // ends the subscription of a request file
+// followedFile is a file whose changes wake a follower too.
+type followedFile int
 
-	unsubscribeProgress func() // ends the subscription of the progress file
-	progressAt          time.Time
-	lastProgress        []byte // the progress in snap, without its time
+const (
+	theLog followedFile = iota
+	theRecord
+	theRequest // in taken/
+	theProgress
+	followedFiles
+)
+
+// subscribe follows the file that is at path now, in place of the one before it.
+func (f *follower) subscribe(file followedFile, path string) error {
+	f.leave(file)
+	cancel, err := f.hub.logs.Subscribe(path, f.wake)
+	if err == nil {
+		f.unsubscribe[file] = cancel
+	}
+	return err
+}
+
+func (f *follower) leave(file followedFile) {
+	if cancel := f.unsubscribe[file]; cancel != nil {
+		cancel()
+	}
+	f.unsubscribe[file] = nil
 }
 
 // view is which parts of an operation a reader sees, and is woken for.
@@ -66,17 +89,8 @@ func (h *hub) follow(id statefs.ID, view view) *follower {
 
 func (f *follower) close() {
 	f.hub.unsubscribe(f)
-	if f.unsubscribeLog != nil {
-		f.unsubscribeLog()
-	}
-	if f.unsubscribeProgress != nil {
-		f.unsubscribeProgress()
-	}
-	if f.unsubscribeRecord != nil {
-		f.unsubscribeRecord()
-	}
-	if f.unsubscribeTaken != nil {
-		f.unsubscribeTaken()
+	for file := range followedFiles {
+		f.leave(file)
 	}
 }
 
@@ -203,23 +217,21 @@ func (f *follower) checkSeal() error {
 // so the event of that transition leads here in time. No event announces what was written between an earlier read and
 // the subscription, so subscribeLog wakes the reader to read again.
 func (f *follower) subscribeLog() error {
-	if f.unsubscribeLog != nil {
+	if f.unsubscribe[theLog] != nil {
 		return nil
 	}
 	path := f.hub.tree.LogPath(f.id)
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
 		return nil // the daemon moves the irregular file away and creates the log
 	}
-	unlog, err := f.hub.logs.Subscribe(path, f.wake)
+	err := f.subscribe(theLog, path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		f.notify()
 	}
-	f.unsubscribeLog = unlog
-	f.notify()
-	return nil
+	return err
 }
 
 // refreshProgress reads the progress. Each change replaces the file, which ends its subscription with a last wake.
@@ -228,13 +240,7 @@ func (f *follower) refreshProgress() {
 	if err != nil || progress.At.Equal(f.progressAt) {
 		return // missing, being replaced or unchanged: it is informational, and the next wake reads it again
 	}
-	if f.unsubscribeProgress != nil {
-		f.unsubscribeProgress()
-		f.unsubscribeProgress = nil
-	}
-	path := f.hub.tree.ProgressPath(f.id)
-	if cancel, err := f.hub.logs.Subscribe(path, f.wake); err == nil {
-		f.unsubscribeProgress = cancel
+	if f.subscribe(theProgress, f.hub.tree.ProgressPath(f.id)) == nil {
 		f.notify()
 	}
 	f.progressAt = progress.At
@@ -258,12 +264,6 @@ func (f *follower) updateProgress(p statefs.Progress) {
 // A step changes without a change in jobs/, so a follower of steps also follows the record file. Each change replaces
 // the file, which ends its subscription with a last wake, as with the progress file.
 
-// followRecord starts to follow the record file.
-func (f *follower) followRecord() {
-	f.follows = true
-	f.resubscribeRecord()
-}
-
 // resubscribeRecord subscribes to the current record file, and marks the operation as changed if the file was replaced.
 func (f *follower) resubscribeRecord() {
 	path := f.hub.tree.RecordPath(f.id)
@@ -272,13 +272,7 @@ func (f *follower) resubscribeRecord() {
 		return // deleted or unchanged
 	}
 	f.record = info
-	if f.unsubscribeRecord != nil {
-		f.unsubscribeRecord()
-		f.unsubscribeRecord = nil
-	}
-	if cancel, err := f.hub.logs.Subscribe(path, f.wake); err == nil {
-		f.unsubscribeRecord = cancel
-	}
+	_ = f.subscribe(theRecord, path)
 	f.markChanged() // it may have been replaced before the subscription; without one, other wakes lead here too
 }
 
@@ -286,22 +280,18 @@ func sameFile(a, b os.FileInfo) bool {
 	return b != nil && os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
-// updateDetails updates what only viewDetail shows.
+// updateDetails updates what only viewDetail shows, and follows the record file if the operation has steps.
 func (f *follower) updateDetails(rec *statefs.Record, state statefs.State) {
 	f.snap.State, f.snap.StalledAt = string(state), ""
 	if rec.StalledAt != nil {
 		f.snap.StalledAt = rec.StalledAt.Format(time.RFC3339Nano)
 	}
-	f.updateSteps(rec)
-}
-
-// updateSteps updates the steps in the snapshot, and follows the record file if the operation has steps.
-func (f *follower) updateSteps(rec *statefs.Record) {
 	if len(rec.Steps) == 0 {
 		return
 	}
 	if !f.follows {
-		f.followRecord()
+		f.follows = true
+		f.resubscribeRecord()
 	}
 	f.snap.Steps = stepEvents(rec)
 }

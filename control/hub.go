@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -61,20 +62,12 @@ func (h *hub) notify(ids []statefs.ID, all bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if all {
-		for _, list := range h.followers {
-			wakeAll(list)
-		}
-		return
+		ids = slices.Collect(maps.Keys(h.followers))
 	}
 	for _, id := range ids {
-		wakeAll(h.followers[id])
-	}
-}
-
-func wakeAll(list []*follower) {
-	for _, f := range list {
-		f.changed.Store(true)
-		f.notify()
+		for _, f := range h.followers[id] {
+			f.markChanged()
+		}
 	}
 }
 

@@ -47,7 +47,7 @@ func (s *laneControl) routes() []front.Route {
 	const body = "The parameters of the query as a JSON object of strings; nothing is {}"
 	return []front.Route{
 		{
-			Method: "GET", Path: "/api/v1/lanes", Handle: s.lanes,
+			Method: "GET", Path: "/api/v1/lanes", Handle: s.lane,
 			Summary: "The lanes and limits, and why nothing starts in a lane",
 			Answers: []front.Answer{answer(200, front.MediaJSON, "The lanes and limits"), startupResponse},
 		},
@@ -81,23 +81,12 @@ func (s *laneControl) routes() []front.Route {
 	}
 }
 
-// lanes is GET /api/v1/lanes.
-func (s *laneControl) lanes(w *front.Response, r *front.Request) error {
+// lane is GET /api/v1/lanes and GET /api/v1/lanes/{lane}.
+func (s *laneControl) lane(w *front.Response, r *front.Request) error {
 	if err := cmp.Or(r.Query().Err(), s.live.refuseAtStartup()); err != nil {
 		return err
 	}
-	return w.SendJSON(http.StatusOK, s.daemon.Status())
-}
-
-// lane is GET /api/v1/lanes/{lane}.
-func (s *laneControl) lane(w *front.Response, r *front.Request) error {
-	if err := r.Query().Err(); err != nil {
-		return err
-	}
-	if err := s.live.refuseAtStartup(); err != nil {
-		return err
-	}
-	return s.sendLane(w, r.Param("lane"))
+	return s.sendLane(w, cmp.Or(r.Param("lane"), statefs.AllLanes))
 }
 
 // sendLaneAfterChange applies a change of the lane files at once, and answers with the lane once every live operation
@@ -128,17 +117,12 @@ func laneOf(all *statefs.LanesStatus, name string) (*statefs.LaneStatus, error) 
 	if lane := all.Lane(name); lane != nil {
 		return lane, nil
 	}
-	names := laneNames(all)
-	return nil, front.Refuse(http.StatusNotFound, "There is no lane '%s'; the lanes are %s", front.Printable(name, 64),
-		strings.Join(names, ", ")).With("lanes", names)
-}
-
-func laneNames(all *statefs.LanesStatus) []string {
 	names := []string{}
 	for i := range all.Lanes {
 		names = append(names, all.Lanes[i].Name)
 	}
-	return names
+	return nil, front.Refuse(http.StatusNotFound, "There is no lane '%s'; the lanes are %s", front.Printable(name, 64),
+		strings.Join(names, ", ")).With("lanes", names)
 }
 
 // laneParameter returns the lane that a request changes: a lane of the configuration, or AllLanes.

@@ -109,8 +109,7 @@ func (s *lists) sendList(w *front.Response, page *history.Page, shown []any) err
 	w.Header().Set("X-Total-Count-Exact", strconv.FormatBool(page.Exact))
 	out := api.Page[any, *string]{Count: len(shown), Operations: shown, Total: page.Total, TotalExact: page.Exact}
 	if page.Next != nil {
-		next := page.Next.String()
-		out.Next = &next
+		out.Next = new(page.Next.String())
 	}
 	return w.SendJSON(http.StatusOK, out)
 }

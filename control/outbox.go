@@ -85,11 +85,7 @@ func (s *outboxControl) outbox(w *front.Response, r *front.Request) error {
 			lines[i].Target.Down
 		out.Entries = append(out.Entries, item)
 	}
-	if n := len(lines); n > 0 && n == q.Limit {
-		next := outboxCursor(&lines[n-1])
-		out.Next = &next
-	}
-	out.Count = len(out.Entries)
+	out.Next, out.Count = nextLine(lines, q), len(out.Entries)
 	w.Header().Set("X-Total-Count", strconv.Itoa(total))
 	w.Header().Set("X-Total-Count-Exact", "true")
 	return w.SendJSON(http.StatusOK, out)

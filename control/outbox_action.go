@@ -251,16 +251,17 @@ func (s *outboxControl) outboxBulk(w *front.Response, r *front.Request) error {
 		}
 	}
 	out.Done = len(names) - len(out.Failures)
-	if n := len(lines); n > 0 && n == q.Limit {
-		next := outboxCursor(&lines[n-1])
-		out.Next = &next
-	}
+	out.Next = nextLine(lines, q)
 	return w.SendJSON(http.StatusOK, out)
 }
 
-// outboxCursor returns the position after an entry of the list.
-func outboxCursor(l *statefs.OutboxLine) string {
-	return strconv.FormatInt(l.CreatedAt.UnixNano(), 10) + "." + l.Name.String()
+// nextLine returns the position after a page of the list, nil when that is the last one.
+func nextLine(page []statefs.OutboxLine, q *statefs.OutboxQuery) *string {
+	n := len(page)
+	if n == 0 || n < q.Limit {
+		return nil
+	}
+	return new(strconv.FormatInt(page[n-1].CreatedAt.UnixNano(), 10) + "." + page[n-1].Name.String())
 }
 
 // outboxBulkFrom parses the request and its filter.

@@ -63,22 +63,16 @@ func refusalOf(err error) *front.RefusalError {
 		return front.Refuse(http.StatusConflict, "%s", blocked.Error()).With("file", blocked.File)
 	}
 	if displaced, ok := errors.AsType[*statefs.JobsFolderReplacedError](err); ok {
-		answer := front.Refuse(http.StatusServiceUnavailable, "The daemon stops: %s", displaced.Error())
-		answer.Cause = err
-		return answer
+		return front.Refuse(http.StatusServiceUnavailable, "The daemon stops: %s", displaced.Error()).Because(err)
 	}
 	if diskFailed(err) {
-		answer := front.Refuse(http.StatusInternalServerError,
-			"The disk of the daemon fails, and the daemon stops; its log has the reason")
-		answer.Cause = err
-		return answer
+		return front.Refuse(http.StatusInternalServerError,
+			"The disk of the daemon fails, and the daemon stops; its log has the reason").Because(err)
 	}
 	if isUnreadable(err) {
-		answer := front.Refuse(http.StatusInternalServerError, "%s: repair the file, or move it away", front.Printable(err.Error(), 1000))
-		answer.Cause = err
-		return answer
+		return front.Refuse(http.StatusInternalServerError, "%s: repair the file, or move it away",
+			front.Printable(err.Error(), 1000)).Because(err)
 	}
-	var answer *front.RefusalError
 	switch {
 	case errors.Is(err, statefs.ErrBadID):
 		return front.Refuse(http.StatusBadRequest, "Invalid operation ID: %s", err)
@@ -89,15 +83,14 @@ func refusalOf(err error) *front.RefusalError {
 	case errors.Is(err, stream.ErrShutdown):
 		return front.Refuse(http.StatusServiceUnavailable, "The daemon is shutting down").WithRetryAfter()
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		answer = front.Refuse(http.StatusInsufficientStorage, "The storage of the daemon is full: make room, then try again")
+		return front.Refuse(http.StatusInsufficientStorage,
+			"The storage of the daemon is full: make room, then try again").Because(err)
 	case machine.OutOfFiles(err):
-		answer = front.Refuse(http.StatusServiceUnavailable,
-			"The daemon has too many files open: try again, or raise its limit (ulimit -n)").WithRetryAfter()
-	default:
-		answer = front.Refuse(http.StatusInternalServerError, "The daemon could not do this; its log has the reason")
+		return front.Refuse(http.StatusServiceUnavailable,
+			"The daemon has too many files open: try again, or raise its limit (ulimit -n)").WithRetryAfter().Because(err)
 	}
-	answer.Cause = err
-	return answer
+	return front.Refuse(http.StatusInternalServerError,
+		"The daemon could not do this; its log has the reason").Because(err)
 }
 
 // diskFailed reports whether the state on disk is unknown after err, or the disk cannot be written any more.
@@ -115,9 +108,7 @@ func submitRefusal(err error) *front.RefusalError {
 		return answer.With("index", entry.Index)
 	}
 	if part, ok := errors.AsType[*statefs.PartialPublishError](err); ok && !diskFailed(err) {
-		answer := front.Refuse(http.StatusInternalServerError, "%s", front.Printable(part.Error(), 1000))
-		answer.Cause = err
-		return answer
+		return front.Refuse(http.StatusInternalServerError, "%s", front.Printable(part.Error(), 1000)).Because(err)
 	}
 	if list, ok := errors.AsType[*submit.ListError](err); ok {
 		return front.Refuse(http.StatusBadRequest, "%s", list.Error())

@@ -31,6 +31,12 @@ func Refuse(status int, format string, args ...any) *RefusalError {
 	return &RefusalError{Status: status, Text: fmt.Sprintf(format, args...)}
 }
 
+// Because sets the fault that is logged.
+func (e *RefusalError) Because(cause error) *RefusalError {
+	e.Cause = cause
+	return e
+}
+
 // With adds a member to the problem.
 func (e *RefusalError) With(member string, value any) *RefusalError {
 	if e.Members == nil {
