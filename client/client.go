@@ -72,6 +72,22 @@ func fetch[Answer any](ctx context.Context, c *Client, what, method, path string
 	return answer, nil
 }
 
+// waitQuery returns the parameter wait of a request that may wait.
+func waitQuery(wait time.Duration) url.Values {
+	if wait > 0 {
+		return url.Values{"wait": {wait.String()}}
+	}
+	return url.Values{}
+}
+
+// change is call without a use for the answer; what begins the error.
+func (c *Client) change(ctx context.Context, what, method, path string, query url.Values, body any) error {
+	if err := c.call(ctx, method, path, query, body, nil); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
 // call sends body as JSON unless it is nil, and decodes the response into answer unless that is nil.
 func (c *Client) call(ctx context.Context, method, path string, query url.Values, body, answer any) error {
 	resp, err := c.send(ctx, method, path, query, body)

@@ -76,7 +76,7 @@ func (e *CutError) Unwrap() error { return e.Err }
 // operation ends. After a restart of the daemon it continues where it was, see [WithReconnectTimeout]. Follow returns
 // early with the error of w, the cause of ctx, or a *[CutError].
 func (c *Client) Follow(ctx context.Context, id statefs.ID, offset int64, w io.Writer) (*Footer, error) {
-	return c.follow(ctx, id, offset, stream.Receiver{Log: func(text []byte) error {
+	return c.FollowTo(ctx, id, offset, stream.Receiver{Log: func(text []byte) error {
 		_, err := w.Write(text)
 		return err
 	}})
@@ -85,16 +85,12 @@ func (c *Client) Follow(ctx context.Context, id statefs.ID, offset int64, w io.W
 // FollowRaw is Follow, but writes the stream as the daemon sends it, with header, tags and footer.
 func (c *Client) FollowRaw(ctx context.Context, id statefs.ID, offset int64, w io.Writer) (*Footer, error) {
 	raw := stream.NewComposer(w)
-	return c.follow(ctx, id, offset, stream.Receiver{Header: raw.Header, Log: raw.Log, Footer: raw.Footer})
+	return c.FollowTo(ctx, id, offset, stream.Receiver{Header: raw.Header, Log: raw.Log, Footer: raw.Footer})
 }
 
 // FollowTo is Follow, but passes the parts of the stream to a receiver as they arrive. The header is passed once per
 // connection.
 func (c *Client) FollowTo(ctx context.Context, id statefs.ID, offset int64, to stream.Receiver) (*Footer, error) {
-	return c.follow(ctx, id, offset, to)
-}
-
-func (c *Client) follow(ctx context.Context, id statefs.ID, offset int64, to stream.Receiver) (*Footer, error) {
 	return c.retryFollow(ctx, id, offset, func(offset int64, connected func()) (*Footer, error) {
 		return c.followOnce(ctx, id, offset, to, connected)
 	})

@@ -49,10 +49,8 @@ func (e *End) UnmarshalJSON(data []byte) error {
 // a wait above zero it waits that long for the first end. A consumer that stores last gets each end exactly once, also
 // across restarts of the daemon. The errors are those of List.
 func (c *Client) Finished(ctx context.Context, after uint64, wait time.Duration) (ends []End, last uint64, err error) {
-	query := url.Values{"after": {strconv.FormatUint(after, 10)}}
-	if wait > 0 {
-		query.Set("wait", wait.String())
-	}
+	query := waitQuery(wait)
+	query.Set("after", strconv.FormatUint(after, 10))
 	answer, err := fetch[api.Finished[End]](ctx, c, "follow what ends", http.MethodGet, "/api/v1/finished", query, nil)
 	if err != nil {
 		return nil, after, err
@@ -63,19 +61,13 @@ func (c *Client) Finished(ctx context.Context, after uint64, wait time.Duration)
 // Delete removes an ended operation, with its log and files. The error is an *[Error]: 409 when the operation is kept,
 // 404 or 410 when it does not exist.
 func (c *Client) Delete(ctx context.Context, id statefs.ID) error {
-	if err := c.call(ctx, http.MethodDelete, operationPath(id, ""), nil, nil, nil); err != nil {
-		return fmt.Errorf("delete %s: %w", id, err)
-	}
-	return nil
+	return c.change(ctx, fmt.Sprintf("delete %s", id), http.MethodDelete, operationPath(id, ""), nil, nil)
 }
 
 // Pin protects an operation from pruning and deletion, or ends that.
 func (c *Client) Pin(ctx context.Context, id statefs.ID, pinned bool) error {
 	query := url.Values{"pinned": {strconv.FormatBool(pinned)}}
-	if err := c.call(ctx, http.MethodPost, operationPath(id, "/pin"), query, nil, nil); err != nil {
-		return fmt.Errorf("pin %s: %w", id, err)
-	}
-	return nil
+	return c.change(ctx, fmt.Sprintf("pin %s", id), http.MethodPost, operationPath(id, "/pin"), query, nil)
 }
 
 // The answer of a prune; package api has its members.

@@ -37,11 +37,8 @@ func (c *Client) ControlLane(ctx context.Context, lane string, action LaneAction
 	if hold.Reason != "" {
 		query.Set("reason", hold.Reason)
 	}
-	if err := c.call(ctx, http.MethodPost, lanePath(lane)+"/"+url.PathEscape(string(action)), query,
-		nil, nil); err != nil {
-		return fmt.Errorf("%s lane %s: %w", action, lane, err)
-	}
-	return nil
+	path := lanePath(lane) + "/" + url.PathEscape(string(action))
+	return c.change(ctx, fmt.Sprintf("%s lane %s", action, lane), http.MethodPost, path, query, nil)
 }
 
 // SetLaneCapacity sets how many operations run in a lane at once; a negative capacity is unlimited. It returns when
@@ -56,10 +53,7 @@ func (c *Client) ResetLaneCapacity(ctx context.Context, lane string) error {
 }
 
 func (c *Client) patchLane(ctx context.Context, lane string, capacity any) error {
-	if err := c.call(ctx, http.MethodPatch, lanePath(lane), nil, map[string]any{"capacity": capacity}, nil); err != nil {
-		return fmt.Errorf("change lane %s: %w", lane, err)
-	}
-	return nil
+	return c.change(ctx, "change lane "+lane, http.MethodPatch, lanePath(lane), nil, map[string]any{"capacity": capacity})
 }
 
 func lanePath(lane string) string { return "/api/v1/lanes/" + url.PathEscape(lane) }

@@ -32,11 +32,7 @@ func (c *Client) Outbox(ctx context.Context, filter url.Values) (*Outbox, error)
 func (c *Client) RetryDelivery(ctx context.Context, entry string, args statefs.Args,
 	wait time.Duration,
 ) (*DeliveryAnswer, error) {
-	query := url.Values{}
-	if wait > 0 {
-		query.Set("wait", wait.String())
-	}
-	return c.requestDelivery(ctx, entry, statefs.RetryDelivery, args, query)
+	return c.requestDelivery(ctx, entry, statefs.RetryDelivery, args, waitQuery(wait))
 }
 
 // RequestDelivery retries a delivery now, or drops it. entry is ID.N-KIND, or an ID for all unfinished deliveries of

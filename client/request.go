@@ -28,20 +28,17 @@ type Arg struct {
 func (c *Client) Request(ctx context.Context, id statefs.ID, ask statefs.Action, wait time.Duration,
 	args ...Arg,
 ) (*Answer, error) {
-	query := url.Values{}
+	query := waitQuery(wait)
 	for _, arg := range args {
 		query.Set(arg.Name, strconv.Itoa(arg.Value))
 	}
-	return act(ctx, c, id, ask, query, nil, wait)
+	return act(ctx, c, id, ask, query, nil)
 }
 
 // act sends a request to the endpoint of an action. args are the arguments of a request about a step.
-func act(ctx context.Context, c *Client, id statefs.ID, ask statefs.Action, query url.Values, args any,
-	wait time.Duration,
+func act(ctx context.Context, c *Client, id statefs.ID, ask statefs.Action, query url.Values,
+	args any,
 ) (*Answer, error) {
-	if wait > 0 {
-		query.Set("wait", wait.String())
-	}
 	endpoint := ask
 	for _, spec := range statefs.ActionSpecs() {
 		if spec.Force == ask {

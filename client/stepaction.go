@@ -21,7 +21,7 @@ import (
 func (c *Client) StepAction(ctx context.Context, id statefs.ID, ask statefs.Action, args statefs.Args,
 	wait time.Duration,
 ) (*Answer, error) {
-	return act(ctx, c, id, ask, url.Values{}, args, wait)
+	return act(ctx, c, id, ask, waitQuery(wait), args)
 }
 
 // Skip continues an operation without a step that has failed or waits for an approval.
@@ -58,11 +58,7 @@ func (c *Client) Reject(ctx context.Context, id statefs.ID, args statefs.Args) (
 func (c *Client) RetryStep(ctx context.Context, id statefs.ID, args statefs.Args,
 	wait time.Duration,
 ) (*Retried, error) {
-	query := url.Values{}
-	if wait > 0 {
-		query.Set("wait", wait.String())
-	}
-	return c.retry(ctx, id, query, args)
+	return c.retry(ctx, id, waitQuery(wait), args)
 }
 
 // StepOutput is the output of a step in one of its runs. The caller closes it.

@@ -17,14 +17,11 @@ func (c *Client) Submit(ctx context.Context, group, job string, params any) (*Op
 	if params == nil {
 		params = struct{}{}
 	}
-	var op Operation
-	if err := c.call(ctx, http.MethodPost, jobPath(group, job), nil, params, &op); err != nil {
-		return nil, fmt.Errorf("start %s/%s: %w", group, job, err)
-	}
-	if op.ID.IsZero() {
+	op, err := fetch[Operation](ctx, c, "start "+group+"/"+job, http.MethodPost, jobPath(group, job), nil, params)
+	if err == nil && op.ID.IsZero() {
 		return nil, fmt.Errorf("start %s/%s: the answer holds no ID; is this a jobdir daemon?", group, job)
 	}
-	return &op, nil
+	return op, err
 }
 
 // SubmitText is Submit with all parameters as text, as on a command line. It first asks the daemon for the declared
