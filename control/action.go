@@ -40,12 +40,6 @@ func markForeign(a *api.Answer) {
 	a.Message += ", which belongs to another program: the request is in jobs/, and that program has to act on it"
 }
 
-// markUnchanged notes in the reply that the request does not apply in the observed state.
-func markUnchanged(a *api.Answer, state statefs.State) {
-	a.State, a.TookEffect, a.Changed = state, new(bool), new(bool)
-	a.Message = a.Action.Unchanged(a.ID, state)
-}
-
 // actions are the requests about live operations.
 type actions struct {
 	tree  *statefs.Tree
@@ -75,31 +69,29 @@ func (s *actions) writeRequest(ctx context.Context, id statefs.ID, ask statefs.A
 ) (api.Answer, error) {
 	out := newActionReply(id, ask)
 	state, foreign, err := s.observedState(id)
+	if err != nil {
+		return out, err
+	}
 	if ask == statefs.Retry && state == statefs.FailedManual {
 		if rec, err := s.tree.ReadRecord(id); err == nil && rec.Lost() {
 			_, err := acts.Check(nil, rec, state, ask, statefs.Args{})
 			return out, stepActionError(err, id, state)
 		}
 	}
-	if err == nil && state != "" && !ask.AppliesIn(state) {
-		// A request that is being carried out may be changing the state: it left jobs/ before the state was read.
-		if !s.tree.HasTakenRequest(id) {
-			again, _, err := s.observedState(id)
-			if err != nil {
-				return out, err
-			}
-			if again == state && strict {
-				return out, front.Refuse(http.StatusConflict, "%s", ask.Unchanged(id, state)).With("id", id).With("state",
-					state).With("changed", false)
-			}
-			if again == state {
-				markUnchanged(&out, state)
-				return out, nil
-			}
+	// A request that is being carried out may be changing the state: it left jobs/ before the state was read.
+	if state != "" && !ask.AppliesIn(state) && !s.tree.HasTakenRequest(id) {
+		again, _, err := s.observedState(id)
+		switch {
+		case err != nil:
+			return out, err
+		case again == state && strict:
+			return out, front.Refuse(http.StatusConflict, "%s", ask.Unchanged(id, state)).With("id", id).With("state",
+				state).With("changed", false)
+		case again == state:
+			out.State, out.TookEffect, out.Changed = state, new(bool), new(bool)
+			out.Message = ask.Unchanged(id, state)
+			return out, nil
 		}
-	}
-	if err != nil {
-		return out, err
 	}
 	err = s.tree.Request(ctx, id, ask, args)
 	if errors.Is(err, statefs.ErrNotLive) {

@@ -53,7 +53,7 @@ type pages struct {
 }
 
 func newPages(jobs *catalog.Catalog) (*pages, error) {
-	t, err := template.New("page").Parse(pageHTML)
+	t, err := template.New("page").Funcs(template.FuncMap{"limits": limitsOf}).Parse(pageHTML)
 	if err != nil {
 		return nil, fmt.Errorf("read the page template: %w", err)
 	}
@@ -72,17 +72,9 @@ type page struct {
 	Jobs    []*catalog.Definition
 	Job     *catalog.Definition
 	Group   string
-	Address string // of the job, "" on the index
-	Query   string // an example of its parameters
-	Body    string // the same as JSON
-	Rows    []paramRow
+	Query   string        // an example of its parameters
+	Body    string        // the same as JSON
 	Confirm *confirmation // of the confirmation page
-}
-
-// paramRow is one row of the table of parameters.
-type paramRow struct {
-	Name, Type, Default, Limits, Summary string
-	Required                             bool
 }
 
 func (s *pages) sendPage(w *front.Response, r *front.Request, p page) error {
@@ -124,19 +116,13 @@ func (s *pages) controlPage(w *front.Response, r *front.Request, group string) e
 
 // jobPage is GET /{group}/{job} without parameters.
 func (s *pages) jobPage(w *front.Response, r *front.Request, def *catalog.Definition) error {
-	p := page{Kind: "job", Title: def.Address(), Summary: def.Summary, Group: def.Group, Job: def, Address: def.Address()}
-	for i := range def.Params {
-		p.Rows = append(p.Rows, newParamRow(&def.Params[i]))
-	}
+	p := page{Kind: "job", Title: def.Address(), Summary: def.Summary, Group: def.Group, Job: def}
 	p.Query, p.Body = example(def)
 	return s.sendPage(w, r, p)
 }
 
-func newParamRow(p *param.Param) paramRow {
-	row := paramRow{
-		Name: p.Name, Type: string(p.Type), Default: p.Default.Text(),
-		Required: p.Required, Summary: p.Summary,
-	}
+// limitsOf describes which values of a parameter are allowed.
+func limitsOf(p param.Param) string {
 	var limits []string
 	if !p.Minimum.IsZero() {
 		limits = append(limits, "at least "+p.Minimum.Text())
@@ -154,8 +140,7 @@ func newParamRow(p *param.Param) paramRow {
 	if p.Pattern != "" {
 		limits = append(limits, "matches "+p.Pattern)
 	}
-	row.Limits = strings.Join(limits, "; ")
-	return row
+	return strings.Join(limits, "; ")
 }
 
 // example returns parameters to copy and change: the required ones, and the first default.

@@ -120,13 +120,18 @@ func (s *lists) listByNumber(w *front.Response, number uint64, notReady error) e
 	if err != nil {
 		return err
 	}
-	found, err := s.live.numbered(live, number)
+	found, err := s.view.tree.FindRecent(number)
 	if err != nil {
 		return err
 	}
+	for _, op := range live {
+		if op.id.Sequence() == number && !slices.Contains(found, op.id) {
+			found = append(found, op.id)
+		}
+	}
 	shown := []any{}
-	for _, op := range found {
-		if out, err := s.view.describe(op.id); err == nil {
+	for _, id := range found {
+		if out, err := s.view.describe(id); err == nil {
 			shown = append(shown, out)
 		}
 	}

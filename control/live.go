@@ -83,27 +83,6 @@ func (s *liveTable) list() ([]liveOperation, error) {
 	return out, nil
 }
 
-// numbered returns the operations with a number: live ones, and ended ones with a submit of today or
-// yesterday.
-func (s *liveTable) numbered(live []liveOperation, number uint64) ([]liveOperation, error) {
-	var out []liveOperation
-	for _, op := range live {
-		if op.id.Sequence() == number {
-			out = append(out, op)
-		}
-	}
-	recent, err := s.tree.FindRecent(number)
-	if err != nil {
-		return nil, err
-	}
-	for _, id := range recent {
-		if !slices.ContainsFunc(out, func(op liveOperation) bool { return op.id == id }) {
-			out = append(out, liveOperation{id: id})
-		}
-	}
-	return out, nil
-}
-
 func compareIDs(a, b statefs.ID) int {
 	return cmp.Or(cmp.Compare(a.Sequence(), b.Sequence()), strings.Compare(a.String(), b.String()))
 }

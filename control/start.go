@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"slices"
 
 	"github.com/jobdir/jobdir/catalog"
@@ -37,56 +36,56 @@ type starter struct {
 	log     *slog.Logger
 }
 
-// jobAndQuery reads the job and the query of GET /{group}/{job} and of its confirmation page.
-func (s *starter) jobAndQuery(r *front.Request) (*catalog.Definition, url.Values, error) {
-	def, err := submit.Find(s.catalog, r.Param("group"), r.Param("job"))
-	if err != nil {
-		return nil, nil, err
-	}
-	values, err := r.Values()
-	return def, values, err
+// startRequest is a GET of /{group}/{job} that starts an operation, or the button of its confirmation page.
+type startRequest struct {
+	submit.Request
+
+	format string
 }
 
-// startOf parses a GET that starts an operation.
-func startOf(r *front.Request, def *catalog.Definition, values url.Values) (request submit.Request,
-	format string, err error,
-) {
-	if format, err = formatFrom(values); err != nil {
-		return request, "", err
+// readStart parses a startRequest. If it has no parameters, readStart sends the page of the job and returns nil.
+func (s *starter) readStart(w *front.Response, r *front.Request) (*startRequest, error) {
+	def, err := submit.Find(s.catalog, r.Param("group"), r.Param("job"))
+	if err != nil {
+		return nil, err
+	}
+	values, err := r.Values()
+	if err != nil {
+		return nil, err
+	}
+	if len(values) == 0 {
+		return nil, s.pages.jobPage(w, r, def)
+	}
+	format, err := formatFrom(values)
+	if err != nil {
+		return nil, err
 	}
 	delete(values, "format")
 	if format == "sse" && r.Header.Get("Last-Event-ID") != "" {
 		// A browser's EventSource reconnects by itself, and would start a second operation.
-		return request, "", front.Refuse(http.StatusConflict,
+		return nil, front.Refuse(http.StatusConflict,
 			"This address starts a new operation; a stream goes on at /api/v1/operations/{id}/stream?format=sse")
 	}
 	if r.Header.Get("Idempotency-Key") != "" {
-		return request, "", front.Refuse(http.StatusBadRequest,
+		return nil, front.Refuse(http.StatusBadRequest,
 			"This address always starts a new operation: send the Idempotency-Key with a POST").With("parameter",
 			"idempotency_key")
 	}
 	params, err := def.Bind(values)
-	return submit.Request{Definition: def, Params: params, ForceNew: true}, format, err
+	return &startRequest{submit.Request{Definition: def, Params: params, ForceNew: true}, format}, err
 }
 
 // startStream is GET /{group}/{job}: without parameters the page of the job, else a new operation and its stream.
 func (s *starter) startStream(w *front.Response, r *front.Request) error {
-	def, values, err := s.jobAndQuery(r)
-	if err != nil {
-		return err
-	}
-	if len(values) == 0 {
-		return s.pages.jobPage(w, r, def)
-	}
-	request, format, err := startOf(r, def, values)
-	if err != nil {
+	request, err := s.readStart(w, r)
+	if err != nil || request == nil {
 		return err
 	}
 	if r.Method == http.MethodHead {
-		streamHeaders(w.Header(), statefs.ID{}, format)
+		streamHeaders(w.Header(), statefs.ID{}, request.format)
 		return nil
 	}
-	started, err := s.begin(r, request)
+	started, err := s.begin(r, request.Request)
 	if err != nil {
 		return err
 	}
@@ -101,7 +100,7 @@ func (s *starter) startStream(w *front.Response, r *front.Request) error {
 			return s.sendAccepted(w, out)
 		}
 	}
-	return s.streams.streamStarted(w, r, rec.ID, rec.OnDisconnect, format)
+	return s.streams.streamStarted(w, r, rec.ID, rec.OnDisconnect, request.format)
 }
 
 // sendAccepted answers 202 with the operation and its address, instead of the stream.
@@ -209,18 +208,11 @@ func idAndQuery(r *front.Request, only ...string) (statefs.ID, *front.Query) {
 
 // confirmStart answers a navigation to GET /{group}/{job} with parameters.
 func (s *starter) confirmStart(w *front.Response, r *front.Request) error {
-	def, values, err := s.jobAndQuery(r)
-	if err != nil {
+	request, err := s.readStart(w, r)
+	if err != nil || request == nil {
 		return err
 	}
-	if len(values) == 0 {
-		return s.pages.jobPage(w, r, def)
-	}
-	request, _, err := startOf(r, def, values)
-	if err != nil {
-		return err
-	}
-	c := &confirmation{Verb: "Start"}
+	c, def := &confirmation{Verb: "Start"}, request.Definition
 	for name, value := range request.Params.All() {
 		c.Rows = append(c.Rows, [2]string{name, value.Text()})
 	}
@@ -234,22 +226,18 @@ func (s *starter) startConfirmed(w *front.Response, r *front.Request) error {
 	if err != nil {
 		return err
 	}
-	def, values, err := s.jobAndQuery(r)
-	if err != nil {
-		return err
-	}
-	request, format, err := startOf(r, def, values)
-	if err != nil {
+	request, err := s.readStart(w, r)
+	if err != nil || request == nil {
 		return err
 	}
 	request.Options.IdempotencyKey = "page " + nonce // a second click starts nothing
-	started, err := s.begin(r, request)
+	started, err := s.begin(r, request.Request)
 	if err != nil {
 		return err
 	}
 	id := started[0].Record.ID.String()
 	w.Header().Set(operationHeader, id)
-	w.Header().Set("Location", "../api/v1/operations/"+id+"/stream?format="+format)
+	w.Header().Set("Location", "../api/v1/operations/"+id+"/stream?format="+request.format)
 	w.WriteHeader(http.StatusSeeOther)
 	return nil
 }

@@ -51,7 +51,14 @@ func (s *starter) submit(w *front.Response, r *front.Request) error {
 	if err := idempotencyKey(r, &options); err != nil {
 		return err
 	}
-	started, err := s.begin(r, submit.Request{Definition: def, Params: params, Options: options})
+	return s.submitOne(w, r, submit.Request{Definition: def, Params: params, Options: options}, wait, applied)
+}
+
+// submitOne submits an operation and answers as the client prefers.
+func (s *starter) submitOne(w *front.Response, r *front.Request, request submit.Request, wait time.Duration,
+	applied string,
+) error {
+	started, err := s.begin(r, request)
 	if err != nil {
 		return err
 	}
@@ -162,14 +169,7 @@ func (s *starter) submitEntries(w *front.Response, r *front.Request) error {
 	if err != nil {
 		return err
 	}
-	started, err := s.begin(r, request)
-	if err != nil {
-		return err
-	}
-	if applied != "" {
-		w.Header().Set("Preference-Applied", applied)
-	}
-	return s.sendStarted(w, r, started[0], wait)
+	return s.submitOne(w, r, request, wait, applied)
 }
 
 // submitList answers 201 when any operation of the list is new.
