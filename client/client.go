@@ -90,22 +90,30 @@ func (c *Client) change(ctx context.Context, what, method, path string, query ur
 
 // call sends body as JSON unless it is nil, and decodes the response into answer unless that is nil.
 func (c *Client) call(ctx context.Context, method, path string, query url.Values, body, answer any) error {
-	resp, err := c.send(ctx, method, path, query, body)
-	if err != nil {
+	data, _, err := c.receive(ctx, method, path, query, body)
+	if err != nil || answer == nil {
 		return err
-	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	if err != nil {
-		return fmt.Errorf("%s %s: read the answer: %w", method, path, err)
-	}
-	if answer == nil {
-		return nil
 	}
 	if err := json.Unmarshal(data, answer); err != nil {
 		return fmt.Errorf("%s %s: the answer is not what a jobdir daemon sends: %w", method, path, err)
 	}
 	return nil
+}
+
+// receive returns the answer to a request that the daemon accepted, and its status.
+func (c *Client) receive(ctx context.Context, method, path string, query url.Values,
+	body any,
+) (data []byte, status int, err error) {
+	resp, err := c.send(ctx, method, path, query, body)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer resp.Body.Close()
+	data, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return nil, 0, fmt.Errorf("%s %s: read the answer: %w", method, path, err)
+	}
+	return data, resp.StatusCode, nil
 }
 
 // send returns the response of a request that the daemon accepted; the caller closes its body.

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -34,15 +35,9 @@ type End struct {
 // UnmarshalJSON implements json.Unmarshaler.
 func (e *End) UnmarshalJSON(data []byte) error {
 	var in api.Ended
-	if err := json.Unmarshal(data, &in); err != nil {
-		return err
-	}
-	*e = End{FinishedSeq: in.FinishedSeq, NeedsPerson: in.NeedsPerson, Operation: Operation{
-		ID: in.ID, Group: in.Group, Job: in.Job, Params: in.Params, Tags: in.Tags, Lane: in.Lane, Key: in.Key,
-		State: in.State, Result: in.Result, CreatedAt: in.CreatedAt, StartedAt: in.StartedAt, FinishedAt: in.FinishedAt,
-		Error: in.Error, Raw: append(json.RawMessage(nil), data...),
-	}}
-	return nil
+	err := errors.Join(json.Unmarshal(data, &in), json.Unmarshal(data, &e.Operation))
+	e.FinishedSeq, e.NeedsPerson = in.FinishedSeq, in.NeedsPerson
+	return err
 }
 
 // Finished returns the ends with numbers above after, in order, and the number to pass as after in the next call. With

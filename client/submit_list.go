@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
@@ -57,7 +55,7 @@ type Submitted = api.Submitted
 // other than *[Error] the operation may exist, unless [Unreachable] reports true; with an idempotency key the call can
 // be repeated safely.
 func (c *Client) SubmitOne(ctx context.Context, s Submission) (*Submitted, error) {
-	data, status, err := c.post(ctx, s)
+	data, status, err := c.receive(ctx, http.MethodPost, "/api/v1/operations", nil, s)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", s.Job, err)
 	}
@@ -79,7 +77,7 @@ func (c *Client) SubmitJSON(ctx context.Context, data json.RawMessage) ([]Submit
 }
 
 func (c *Client) submitJSON(ctx context.Context, body any) ([]Submitted, error) {
-	data, status, err := c.post(ctx, body)
+	data, status, err := c.receive(ctx, http.MethodPost, "/api/v1/operations", nil, body)
 	if err != nil {
 		return nil, fmt.Errorf("submit: %w", err)
 	}
@@ -99,18 +97,4 @@ func (c *Client) submitJSON(ctx context.Context, body any) ([]Submitted, error) 
 		out[i].Created = out[i].Code == http.StatusCreated
 	}
 	return out, nil
-}
-
-// post sends a submit and returns the answer with its status.
-func (c *Client) post(ctx context.Context, body any) (data []byte, status int, err error) {
-	resp, err := c.send(ctx, http.MethodPost, "/api/v1/operations", url.Values{}, body)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer resp.Body.Close()
-	data, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	if err != nil {
-		return nil, 0, fmt.Errorf("read the answer: %w", err)
-	}
-	return data, resp.StatusCode, nil
 }

@@ -266,14 +266,11 @@ func (s *bulks) forEachOperation(ctx context.Context, ids []statefs.ID,
 	places := make(chan struct{}, bulkConcurrency)
 	for i, id := range ids {
 		places <- struct{}{}
-		if ctx.Err() != nil {
-			errs[i] = ctx.Err()
-			<-places
-			continue
-		}
 		group.Go(func() {
 			defer func() { <-places }()
-			errs[i] = do(ctx, id)
+			if errs[i] = ctx.Err(); errs[i] == nil {
+				errs[i] = do(ctx, id)
+			}
 		})
 	}
 	group.Wait()

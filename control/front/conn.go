@@ -60,23 +60,6 @@ func markHandled(r *http.Request) {
 
 const inHandler = -1 << 62
 
-// trackState is called by http.Server.ConnState. A new or idle connection waits for a head; of an active one a whole
-// head has been read.
-func trackState(c net.Conn, state http.ConnState) {
-	own, ok := c.(*conn)
-	if !ok {
-		return
-	}
-	switch state {
-	case http.StateNew, http.StateIdle:
-		own.headBytes.Store(0)
-		own.hasRequestLine.Store(false)
-		own.handled.Store(false)
-	case http.StateActive, http.StateHijacked, http.StateClosed:
-		own.headBytes.Store(inHandler)
-	}
-}
-
 // Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)

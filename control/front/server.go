@@ -83,7 +83,7 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 		Handler: s, BaseContext: func(net.Listener) context.Context { return base },
 		ReadHeaderTimeout: s.config.Limits.Header, IdleTimeout: s.config.Limits.Idle, MaxHeaderBytes: MaxRequest,
 		ErrorLog:  slog.NewLogLogger(s.config.Logger.Handler(), slog.LevelDebug),
-		ConnState: countConnections(&connections), ConnContext: keepConn,
+		ConnState: trackConnections(&connections), ConnContext: keepConn,
 		// net/http would answer OPTIONS * without the guard.
 		DisableGeneralOptionsHandler: true,
 	}
@@ -125,11 +125,21 @@ func (s *Server) stop(ctx context.Context, server *http.Server) error {
 	return err
 }
 
-// countConnections returns a hook that counts each connection from its first state to its last, so that Serve can wait
-// for all of them. net/http calls it for a new connection before its goroutine exists.
-func countConnections(open *sync.WaitGroup) func(net.Conn, http.ConnState) {
+// trackConnections returns a hook that counts each connection from its first state to its last, so that Serve can wait
+// for all of them. net/http calls it for a new connection before its goroutine exists. A new or idle connection waits
+// for a head; of an active one a whole head has been read.
+func trackConnections(open *sync.WaitGroup) func(net.Conn, http.ConnState) {
 	return func(c net.Conn, state http.ConnState) {
-		trackState(c, state)
+		own, ok := c.(*conn)
+		switch {
+		case !ok:
+		case state == http.StateNew || state == http.StateIdle:
+			own.headBytes.Store(0)
+			own.hasRequestLine.Store(false)
+			own.handled.Store(false)
+		default:
+			own.headBytes.Store(inHandler)
+		}
 		switch state {
 		case http.StateNew:
 			open.Add(1)
