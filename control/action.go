@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"path"
 	"slices"
@@ -219,11 +218,8 @@ func (s *actions) controlsStep(c *controlRequest) (bool, error) {
 	if c.action != string(statefs.Retry) || c.Has("step") || c.Has("reason") || c.Has("by") {
 		return statefs.Action(c.action).Spec().OnStep, nil
 	}
-	rec, err := s.tree.ReadRecord(c.id)
-	if errors.Is(err, fs.ErrNotExist) || isUnreadable(err) {
-		return false, nil
-	}
-	return err == nil && len(rec.Steps) > 0 && !rec.Status.Terminal(), err
+	rec, err := recordOf(s.tree, c.id)
+	return rec != nil && len(rec.Steps) > 0 && !rec.Status.Terminal(), err
 }
 
 // withRetryHint adds to the refusal of a retry how to retry an ended operation: that makes a new operation, which no
@@ -269,7 +265,7 @@ func (s *actions) requestAction(w *front.Response, r *front.Request) error {
 	outcome := statefs.Outcome{Action: ask, Params: params}
 	var err error
 	if wait > 0 { // without a wait, nothing is compared with the record
-		if outcome.Before, err = s.recordOf(id); err != nil {
+		if outcome.Before, err = recordOf(s.tree, id); err != nil {
 			return err
 		}
 	}

@@ -14,8 +14,8 @@ import (
 )
 
 // recordOf returns a record, nil if there is no readable one.
-func (s *actions) recordOf(id statefs.ID) (*statefs.Record, error) {
-	rec, err := s.tree.ReadRecord(id)
+func recordOf(tree *statefs.Tree, id statefs.ID) (*statefs.Record, error) {
+	rec, err := tree.ReadRecord(id)
 	if errors.Is(err, fs.ErrNotExist) || isUnreadable(err) {
 		return nil, nil //nolint:nilnil // documented
 	}
@@ -103,14 +103,14 @@ func (s *actions) observeOutcome(f *follower, found *statefs.Outcome) (err error
 		// A marker would mean trailing: the result is known before the optional steps have ended.
 		found.Record, found.State, found.Ended = f.end, f.end.Status, true
 		if f.end.Trailing {
-			found.Record, err = s.recordOf(f.id) // f.end was read before the optional steps ended
+			found.Record, err = recordOf(s.tree, f.id) // f.end was read before the optional steps ended
 		}
 		return err
 	case gone != nil && len(sight.States) == 0:
 		found.State, found.Ended = "", true // a foreign operation
 		return nil
 	}
-	found.Record, err = s.recordOf(f.id)
+	found.Record, err = recordOf(s.tree, f.id)
 	return err
 }
 

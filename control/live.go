@@ -25,13 +25,6 @@ type liveOperation struct {
 	foreign bool
 }
 
-// ownRecords caches which live operations have a record, or as strangers which markers have none. A record exists
-// before its marker and as long as its operation, so it is looked up once.
-type ownRecords struct {
-	mu    sync.Mutex
-	known map[statefs.ID]bool
-}
-
 // liveStatus is what the daemon knows of all live operations together.
 type liveStatus interface {
 	// Ready is closed when the daemon has loaded every live operation and reconciles it.
@@ -46,11 +39,12 @@ type liveStatus interface {
 
 // liveTable knows which operations are live, and which of them are foreign.
 type liveTable struct {
-	tree       *statefs.Tree
-	catalog    *catalog.Catalog
-	daemon     liveStatus
-	ownRecords ownRecords
-	strangers  ownRecords // foreign markers that lists have met
+	tree    *statefs.Tree
+	catalog *catalog.Catalog
+	daemon  liveStatus
+	// ownRecords has the IDs of live operations with a record, and strangers those of the foreign markers that lists have
+	// met. A record exists before its marker and as long as its operation, so it is looked up once.
+	ownRecords, strangers sync.Map
 }
 
 // list returns the live operations, sorted by number.
@@ -66,19 +60,19 @@ func (s *liveTable) list() ([]liveOperation, error) {
 			continue // the marker was renamed during the listing
 		}
 		seen[marker.ID] = true
-		foreign := s.strangers.has(marker.ID)
+		_, foreign := s.strangers.Load(marker.ID)
 		if !foreign {
 			if foreign, err = s.isForeign(marker.ID); err != nil {
 				return nil, err
 			}
 		}
 		if foreign && !s.isStarting() {
-			s.strangers.add(marker.ID) // final: a ready daemon has restored the records that a crash lost
+			s.strangers.Store(marker.ID, true) // final: a ready daemon has restored the records that a crash lost
 		}
 		out = append(out, liveOperation{marker.ID, marker.State, foreign})
 	}
-	s.ownRecords.retain(seen)
-	s.strangers.retain(seen)
+	retain(&s.ownRecords, seen)
+	retain(&s.strangers, seen)
 	slices.SortFunc(out, func(a, b liveOperation) int { return compareIDs(a.id, b.id) })
 	return out, nil
 }
@@ -89,7 +83,7 @@ func compareIDs(a, b statefs.ID) int {
 
 // isForeign reports whether an operation with a marker is foreign: it has no record, and its process ID is not ours.
 func (s *liveTable) isForeign(id statefs.ID) (bool, error) {
-	if id.PID() == os.Getpid() || s.ownRecords.has(id) {
+	if _, ours := s.ownRecords.Load(id); ours || id.PID() == os.Getpid() {
 		return false, nil
 	}
 	switch _, err := s.tree.ReadRecord(id); {
@@ -98,7 +92,7 @@ func (s *liveTable) isForeign(id statefs.ID) (bool, error) {
 	case err != nil && !isUnreadable(err):
 		return false, err
 	}
-	s.ownRecords.add(id)
+	s.ownRecords.Store(id, true)
 	return false, nil
 }
 
@@ -117,30 +111,14 @@ func isUnreadable(err error) bool {
 	return corrupt || errors.Is(err, statefs.ErrNewerVersion) || errors.Is(err, fs.ErrPermission)
 }
 
-func (o *ownRecords) has(id statefs.ID) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.known[id]
-}
-
-func (o *ownRecords) add(id statefs.ID) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.known == nil {
-		o.known = make(map[statefs.ID]bool)
-	}
-	o.known[id] = true
-}
-
 // retain forgets the IDs that are not in live.
-func (o *ownRecords) retain(live map[statefs.ID]bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for id := range o.known {
-		if !live[id] {
-			delete(o.known, id)
+func retain(known *sync.Map, live map[statefs.ID]bool) {
+	known.Range(func(key, _ any) bool {
+		if id, ok := key.(statefs.ID); ok && !live[id] {
+			known.Delete(key)
 		}
-	}
+		return true
+	})
 }
 
 // membership is the group of an operation. The endpoint name alone is ambiguous: a-b-c can be b-c of group a, or c of
@@ -189,14 +167,11 @@ func (s *liveTable) groupOf(id statefs.ID, foreign bool) (membership, error) {
 	if foreign {
 		return membership{"", endpoint}, nil
 	}
-	rec, err := s.tree.ReadRecord(id)
-	switch {
-	case err == nil:
-		return membership{rec.Group, endpoint}, nil
-	case errors.Is(err, fs.ErrNotExist), isUnreadable(err):
-		return membership{"", endpoint}, nil
+	rec, err := recordOf(s.tree, id)
+	if rec == nil {
+		return membership{"", endpoint}, err
 	}
-	return membership{}, err
+	return membership{rec.Group, endpoint}, nil
 }
 
 // liveView returns the live operations for a list, and which of them are foreign. The markers decide, so an operation
@@ -235,11 +210,11 @@ func (s *liveTable) liveView(q *history.Query) (*history.LiveView, map[statefs.I
 		}
 		if !ours && l.ID.PID() != os.Getpid() {
 			foreign[l.ID] = true
-			s.strangers.add(l.ID) // final: a ready daemon has restored the records that a crash lost
+			s.strangers.Store(l.ID, true) // final: a ready daemon has restored the records that a crash lost
 		}
 		out.Rows = append(out.Rows, row.Pack())
 	}
-	s.strangers.retain(foreign)
+	retain(&s.strangers, foreign)
 	return out, foreign, nil
 }
 
@@ -285,7 +260,7 @@ func (s *liveTable) liveRows(q *history.Query) (rows []history.Packed, foreign m
 func (s *liveTable) liveRow(op liveOperation, has history.Packed, group string) (row history.Row, known bool, err error) {
 	known = true
 	if row, err = has.Unpack(); err != nil {
-		if s.strangers.has(op.id) {
+		if _, met := s.strangers.Load(op.id); met {
 			row = s.unknownRow(op.id, group)
 			row.Status, row.Number = op.state, 0
 			return row, false, nil

@@ -56,9 +56,6 @@ func refusalOf(err error) *front.RefusalError {
 		return front.Refuse(http.StatusBadRequest, "Invalid parameter '%s': %s", member,
 			front.Printable(wrong.Why, 500)).With("parameter", member)
 	}
-	if answer := front.RequestRefusal(err); answer != nil {
-		return answer
-	}
 	if blocked, ok := errors.AsType[*statefs.BlockedError](err); ok {
 		return front.Refuse(http.StatusConflict, "%s", blocked.Error()).With("file", blocked.File)
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/http"
 	"os"
 	"strings"
 	"syscall"
@@ -27,8 +26,6 @@ func TestErrorsHaveOneStatus(t *testing.T) {
 		{badID, 400, false},
 		{&catalog.ParamError{Param: "a", Reason: "missing"}, 400, false},
 		{statefs.ErrNotLive, 404, false},
-		{&http.MaxBytesError{Limit: 5}, 413, false},
-		{os.ErrDeadlineExceeded, 408, false},
 		{stream.ErrShutdown, 503, false},
 		{&fs.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC}, 507, true},
 		{&fs.PathError{Op: "write", Path: "x", Err: syscall.EDQUOT}, 507, true},

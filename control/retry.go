@@ -34,8 +34,12 @@ func (s *retries) retry(w *front.Response, r *front.Request) error {
 		return err
 	}
 	if state, err := s.tree.State(id); err == nil {
-		if other, err := s.liveDuplicate(id, state); err != nil || other.Record != nil {
-			return s.sendDuplicate(w, r, other, err)
+		other, err := s.liveDuplicate(id, state)
+		switch {
+		case err != nil:
+			return err
+		case other.Record != nil:
+			return s.sendDuplicate(w, r, other)
 		}
 		return s.retryLive(w, r, id)
 	} else if !errors.Is(err, statefs.ErrNotLive) {
@@ -86,10 +90,7 @@ func (s *retries) liveDuplicate(id statefs.ID, state statefs.State) (none submit
 }
 
 // sendDuplicate answers a retry with the live operation that does the same work, as a submit would.
-func (s *retries) sendDuplicate(w *front.Response, r *front.Request, other submit.Outcome, err error) error {
-	if err != nil {
-		return err
-	}
+func (s *retries) sendDuplicate(w *front.Response, r *front.Request, other submit.Outcome) error {
 	q := r.Query("wait", "step")
 	q.Wait()
 	if err := q.Err(); err != nil {

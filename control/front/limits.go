@@ -2,11 +2,9 @@ package front
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"time"
 )
 
@@ -52,22 +50,6 @@ var (
 	largeHeaders = fmt.Sprintf("The headers are larger than %d bytes", MaxHeaders)
 )
 
-// RequestRefusal returns the refusal of a request that is too large or too slow, nil for any other error.
-func RequestRefusal(err error) *RefusalError {
-	if large, ok := errors.AsType[*tooLargeError](err); ok {
-		return Refuse(http.StatusRequestEntityTooLarge, "The body has %d bytes, the limit is %d", large.size,
-			large.most).WithHeader("Connection", "close")
-	}
-	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return Refuse(http.StatusRequestEntityTooLarge, "The body is larger than %d bytes",
-			large.Limit).WithHeader("Connection", "close")
-	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return Refuse(http.StatusRequestTimeout, "The request took too long to arrive").WithHeader("Connection", "close")
-	}
-	return nil
-}
-
 // checkSize refuses a head that is too large, and a body on GET and HEAD.
 func checkSize(r *http.Request) error {
 	if len(r.RequestURI) > MaxURL {
@@ -97,7 +79,8 @@ func (w *Response) limitBody(r *http.Request, row *Route) error {
 	}
 	if r.ContentLength > most {
 		w.unlimitedBody, w.drain = r.Body, most+MaxDrain
-		return &tooLargeError{r.ContentLength, most}
+		return Refuse(http.StatusRequestEntityTooLarge, "The body has %d bytes, the limit is %d", r.ContentLength,
+			most).WithHeader("Connection", "close")
 	}
 	if r.Body != nil && r.Body != http.NoBody {
 		w.unlimitedBody, w.drain = r.Body, MaxDrain
@@ -120,11 +103,4 @@ func (w *Response) drainBody(send func()) {
 		return
 	}
 	_, _ = io.CopyN(io.Discard, w.unlimitedBody, w.drain) // at worst the client misses the answer
-}
-
-// tooLargeError means that Content-Length exceeds the limit.
-type tooLargeError struct{ size, most int64 }
-
-func (e *tooLargeError) Error() string {
-	return fmt.Sprintf("a body of %d bytes, more than %d", e.size, e.most)
 }

@@ -100,13 +100,17 @@ func (r *Request) readAll() ([]byte, error) {
 
 // bodyError maps an error of reading the body to a refusal: all such errors are the client's fault.
 func (r *Request) bodyError(err error) error {
-	_, large := errors.AsType[*http.MaxBytesError](err)
+	answer := Refuse(http.StatusBadRequest, "The body cannot be read: %s", Printable(err.Error(), 200))
+	large, tooLarge := errors.AsType[*http.MaxBytesError](err)
 	switch {
-	case large, errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, r.server.config.Stopped):
-		return err // they have refusals of their own
+	case tooLarge:
+		answer = Refuse(http.StatusRequestEntityTooLarge, "The body is larger than %d bytes", large.Limit)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		answer = Refuse(http.StatusRequestTimeout, "The request took too long to arrive")
+	case errors.Is(err, r.server.config.Stopped):
+		return err // it has a refusal of its own
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return Refuse(http.StatusBadRequest, "The body ended early").WithHeader("Connection", "close")
+		answer = Refuse(http.StatusBadRequest, "The body ended early")
 	}
-	return Refuse(http.StatusBadRequest, "The body cannot be read: %s",
-		Printable(err.Error(), 200)).WithHeader("Connection", "close")
+	return answer.WithHeader("Connection", "close")
 }
