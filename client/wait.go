@@ -31,20 +31,15 @@ const longPollWait = "5m"
 // restart of the daemon it waits on, see [WithReconnectTimeout]. WaitSettled returns early with the cause of ctx, or
 // with the error of the daemon.
 func (c *Client) WaitSettled(ctx context.Context, id statefs.ID) (*Operation, error) {
-	return c.await(ctx, id, url.Values{"wait": {longPollWait}}, func(*Operation) bool { return false })
+	return c.await(ctx, id, url.Values{"wait": {longPollWait}})
 }
 
 // WaitRunning is WaitSettled, but also returns as soon as the operation runs.
 func (c *Client) WaitRunning(ctx context.Context, id statefs.ID) (*Operation, error) {
-	return c.await(ctx, id, url.Values{"wait": {longPollWait}, "for": {string(statefs.Running)}},
-		func(op *Operation) bool {
-			return op.State == statefs.Running
-		})
+	return c.await(ctx, id, url.Values{"wait": {longPollWait}, "for": {string(statefs.Running)}})
 }
 
-func (c *Client) await(ctx context.Context, id statefs.ID, query url.Values,
-	enough func(*Operation) bool,
-) (*Operation, error) {
+func (c *Client) await(ctx context.Context, id statefs.ID, query url.Values) (*Operation, error) {
 	away := outage{client: c}
 	for {
 		var op Operation
@@ -53,7 +48,7 @@ func (c *Client) await(ctx context.Context, id statefs.ID, query url.Values,
 			away.connected()
 		}
 		switch {
-		case err == nil && (op.Ended() || op.WaitsForPerson() || enough(&op)):
+		case err == nil && (op.Ended() || op.WaitsForPerson() || string(op.State) == query.Get("for")):
 			return &op, nil
 		case err == nil:
 			continue // the long poll expired

@@ -40,19 +40,6 @@ func filtersOf(list []front.Parameter) []front.Parameter {
 // bulkRequest is the body of POST /api/v1/bulk.
 type bulkRequest = api.BulkRequest[map[string]json.RawMessage, string]
 
-// oneOrMore is a string or a list of strings.
-type oneOrMore []string
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (o *oneOrMore) UnmarshalJSON(data []byte) error {
-	var one string
-	if json.Unmarshal(data, &one) == nil {
-		*o = oneOrMore{one}
-		return nil
-	}
-	return json.Unmarshal(data, (*[]string)(o))
-}
-
 // bulks are actions on many operations.
 type bulks struct {
 	tree      *statefs.Tree
@@ -184,8 +171,8 @@ func filterOf(filter map[string]json.RawMessage, known []front.Parameter, next s
 	values := url.Values{}
 	var wrong error
 	for name, raw := range filter {
-		var given oneOrMore
-		if json.Unmarshal(raw, &given) != nil {
+		given := make([]string, 1)
+		if json.Unmarshal(raw, &given[0]) != nil && json.Unmarshal(raw, &given) != nil {
 			wrong = front.Invalid(name, "%s must be a text or a list of texts", front.Quote(string(raw)))
 		} else if slices.Contains(given, "") || len(given) == 0 {
 			wrong = front.Invalid(name, "it is empty")

@@ -129,7 +129,6 @@ func (s *Server) connect(c *Config) {
 	s.streams = &streams{tree: c.Tree, hub: s.hub, view: view, wait: wait, daemon: d.Operations, log: c.Logger}
 	s.start = &starter{
 		tree: c.Tree, catalog: c.Catalog, intake: c.Intake, view: view, wait: wait, streams: s.streams, pages: s.pages,
-		log: c.Logger,
 	}
 	s.act = &actions{tree: c.Tree, hub: s.hub, view: view, live: s.live, pages: s.pages}
 	s.retry = &retries{tree: c.Tree, catalog: c.Catalog, intake: c.Intake, view: view, start: s.start, act: s.act}

@@ -3,7 +3,6 @@ package control
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net/http"
 	"slices"
 
@@ -33,7 +32,6 @@ type starter struct {
 	wait    *awaiter
 	streams *streams
 	pages   *pages
-	log     *slog.Logger
 }
 
 // startRequest is a GET of /{group}/{job} that starts an operation, or the button of its confirmation page.
