@@ -64,8 +64,7 @@ func answer(status int, media, summary string) front.Answer {
 	return front.Answer{Status: status, Media: media, Summary: summary}
 }
 
-// table returns every route of the server. The rows whose path begins with :group share one handler in the router,
-// which does not allow a wildcard next to a fixed segment; that handler separates control and operations from jobs.
+// table returns every route of the server.
 func (s *Server) table() []front.Route {
 	return slices.Concat(s.fixedRoutes(), s.actionRoutes(), s.lanes.routes(), s.outbox.routes(),
 		uiRoutes(), s.groupRoutes())

@@ -23,7 +23,7 @@ type awaiter struct {
 // operation that waits for a person, or is in one of the given states. The error is the cause of ctx, or an error of
 // reading the operation.
 func (s *awaiter) awaitEndOrPerson(ctx context.Context, f *follower, or ...statefs.State) error {
-	behind := ancestors{view: s.view, follower: f}
+	behind := ancestors{view: s.view, follower: f, others: make(map[statefs.ID]*follower)}
 	defer behind.close()
 	var patience <-chan time.Time // expires when a pending request was probably refused
 	for lost := false; ; {
@@ -99,9 +99,6 @@ func (a *ancestors) needPerson() bool {
 	person := a.view.blockingAncestor(a.follower.after, func(id statefs.ID) {
 		if a.others[id] != nil {
 			return
-		}
-		if a.others == nil {
-			a.others = make(map[statefs.ID]*follower)
 		}
 		f := &follower{hub: a.follower.hub, id: id, wake: a.follower.wake, view: viewEnd}
 		f.hub.subscribe(f)

@@ -63,18 +63,18 @@ const (
 )
 
 // routers finds the route of a request. httprouter allows no variable segment next to fixed ones, so the paths that
-// begin with one have a router of their own: of /:group/:job it is varied, and names has /:group/control by its rest.
+// begin with one have routers of their own: of /:group/:job it is varied, and named has /:group/control as
+// /control/:group.
 type routers struct {
-	fixed, varied *httprouter.Router
-	first         []string                     // the fixed first segments
-	names         map[string]map[string]*Route // by the rest of the path, then the method
+	fixed, varied, named *httprouter.Router
+	first, rest          []string // the fixed first segments, and what follows a variable one in named
 }
 
 // methods are the known methods; any other is answered with 501 (RFC 9110, section 15.6.2).
 var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"}
 
 func newRouters(table []Route) *routers {
-	d := &routers{fixed: newRouter(), varied: newRouter(), names: make(map[string]map[string]*Route)}
+	d := &routers{fixed: newRouter(), varied: newRouter(), named: newRouter()}
 	for i := range table {
 		row := &table[i]
 		first, rest, _ := strings.Cut(row.Path[1:], "/")
@@ -87,10 +87,8 @@ func newRouters(table []Route) *routers {
 		case strings.HasPrefix(rest, ":"):
 			d.varied.Handle(row.Method, row.Path, carry(row))
 		default:
-			if d.names[rest] == nil {
-				d.names[rest] = make(map[string]*Route)
-			}
-			d.names[rest][row.Method] = row
+			d.named.Handle(row.Method, "/"+rest+"/"+first, carry(row))
+			d.rest = append(d.rest, rest)
 		}
 	}
 	return d
@@ -123,13 +121,8 @@ func (d *routers) find(method, path string) (*Route, httprouter.Params) {
 	router := d.varied
 	if path == "/" || slices.Contains(d.first, first) {
 		router = d.fixed
-	} else if named := d.names[rest]; named != nil {
-		row := named[method]
-		if row == nil {
-			return nil, nil
-		}
-		key, _, _ := strings.Cut(row.Path[len("/:"):], "/")
-		return row, httprouter.Params{{Key: key, Value: first}}
+	} else if slices.Contains(d.rest, rest) {
+		router, path = d.named, "/"+rest+"/"+first
 	}
 	handle, params, _ := router.Lookup(method, path)
 	if handle == nil {
