@@ -64,7 +64,7 @@ func (r *Request) Query(only ...string) *Query {
 	return q
 }
 
-// Named returns parameters of which only the names are known.
+// Named returns parameters with no more than their names.
 func Named(names ...string) (list []Parameter) {
 	for _, name := range names {
 		list = append(list, Parameter{Name: name})
@@ -80,7 +80,7 @@ func Names(list []Parameter) (names []string) {
 	return names
 }
 
-// QueryOf refuses unknown parameters, and repeated ones that are no lists.
+// QueryOf refuses unknown parameters, and a repeated parameter that is no list.
 func QueryOf(values url.Values, known []Parameter) *Query {
 	q := &Query{Values: values}
 	for name, given := range values {
