@@ -188,10 +188,11 @@ func (s *actions) control(w *front.Response, r *front.Request) error {
 		}
 		return err
 	}
-	if staged, err := s.controlsStep(c); staged || err != nil {
-		if err != nil {
-			return err
-		}
+	staged, err := s.controlsStep(c)
+	if err != nil {
+		return err
+	}
+	if staged {
 		args := statefs.Args{
 			Step: c.Get("step"), Reason: c.Get("reason"),
 			By: cmp.Or(requester(r), c.Get("by")),

@@ -227,10 +227,7 @@ func (s *bulks) bulkAction(r *front.Request, action string) func(context.Context
 	return func(ctx context.Context, id statefs.ID) error {
 		switch action {
 		case string(statefs.Delete):
-			if err := s.retention.daemon.Delete(ctx, id); err != nil {
-				return s.retention.refusal(id, err)
-			}
-			return nil
+			return s.retention.refusal(id, s.retention.daemon.Delete(ctx, id))
 		case string(statefs.Retry):
 			if _, err := s.tree.State(id); errors.Is(err, statefs.ErrNotLive) {
 				_, err := s.retry.resubmit(r, id, false, "") //nolint:contextcheck // the context of r

@@ -73,12 +73,10 @@ func (s *liveTable) list() ([]liveOperation, error) {
 	}
 	retain(&s.ownRecords, seen)
 	retain(&s.strangers, seen)
-	slices.SortFunc(out, func(a, b liveOperation) int { return compareIDs(a.id, b.id) })
+	slices.SortFunc(out, func(a, b liveOperation) int {
+		return cmp.Or(cmp.Compare(a.id.Sequence(), b.id.Sequence()), strings.Compare(a.id.String(), b.id.String()))
+	})
 	return out, nil
-}
-
-func compareIDs(a, b statefs.ID) int {
-	return cmp.Or(cmp.Compare(a.Sequence(), b.Sequence()), strings.Compare(a.String(), b.String()))
 }
 
 // isForeign reports whether an operation with a marker is foreign: it has no record, and its process ID is not ours.

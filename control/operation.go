@@ -63,7 +63,9 @@ func (s *viewer) describe(id statefs.ID) (api.Operation, error) {
 		// Also when the record is terminal: it is not known to be durable before the marker is removed.
 		out.State = sight.States[0]
 	}
-	out.Status = statusOf(out.State)
+	if out.Status = out.State; out.State == statefs.Trailing {
+		out.Status = statefs.Completed // an operation that has its result is completed, also while optional steps run
+	}
 	if rec != nil && rec.Next == out.State {
 		rec.Next = "" // the marker is renamed already; the next write of the record clears Next on disk
 	}
@@ -112,15 +114,6 @@ func (s *viewer) addRecord(out *api.Operation, live bool) (err error) {
 		return s.goneError(out.ID)
 	}
 	return nil
-}
-
-// statusOf returns the status in a state: an operation that has its result is completed, also while optional steps
-// run.
-func statusOf(state statefs.State) statefs.State {
-	if state == statefs.Trailing {
-		return statefs.Completed
-	}
-	return state
 }
 
 // describeEnd describes an operation by its terminal record.

@@ -21,7 +21,11 @@ import (
 func (s *outboxControl) requestDeliveryAction(ask statefs.DeliveryAction) front.Handler {
 	return func(w *front.Response, r *front.Request) error {
 		q := r.Query()
-		wait, args := q.Wait(), argsOfDelivery(r, q)
+		wait, args := q.Wait(), argsFrom(r, q)
+		if args.Step != "" || args.Run != 0 || args.Values != nil {
+			q.Refuse(front.Refuse(http.StatusBadRequest,
+				`The body may have the members reason and by, as {"reason": "the bucket is back", "by": "anna"}`))
+		}
 		if err := q.Err(); err != nil {
 			return err
 		}
@@ -58,16 +62,6 @@ func (s *outboxControl) requestDeliveryAction(ask statefs.DeliveryAction) front.
 		}
 		return w.SendJSON(status, out)
 	}
-}
-
-// argsOfDelivery returns the arguments of a request about deliveries.
-func argsOfDelivery(r *front.Request, q *front.Query) statefs.Args {
-	args := argsFrom(r, q)
-	if args.Step != "" || args.Run != 0 || args.Values != nil {
-		q.Refuse(front.Refuse(http.StatusBadRequest,
-			`The body may have the members reason and by, as {"reason": "the bucket is back", "by": "anna"}`))
-	}
-	return args
 }
 
 // awaitedEntries are entries whose next attempt the client waits for.

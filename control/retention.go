@@ -74,7 +74,7 @@ func (s *retention) refuseForeign(id statefs.ID) error {
 	return err
 }
 
-// refusal maps the errors of deleting and pinning to answers.
+// refusal maps the errors of deleting and pinning to answers, and nil to nil.
 func (s *retention) refusal(id statefs.ID, err error) error {
 	if held, ok := errors.AsType[*history.HeldError](err); ok {
 		return front.Refuse(http.StatusConflict, "%s", held).With("id", id).With("reason", held.Reason)
