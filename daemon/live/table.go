@@ -30,11 +30,7 @@ type entry[Op any] struct {
 func (t *Table[Op]) Add(op Op, s *Snapshot) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.entries == nil {
-		t.entries, t.children = make(map[statefs.ID]entry[Op]), make(map[statefs.ID]map[statefs.ID]struct{})
-	}
-	t.replace(t.entries[s.ID].Snapshot, s)
-	t.entries[s.ID] = entry[Op]{op: op, Snapshot: s}
+	t.set(s.ID, entry[Op]{op: op, Snapshot: s})
 }
 
 // Announce enters an operation that is being submitted, with the zero Op, unless it is in the table. Add
@@ -42,12 +38,8 @@ func (t *Table[Op]) Add(op Op, s *Snapshot) {
 func (t *Table[Op]) Announce(s *Snapshot) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.entries == nil {
-		t.entries = make(map[statefs.ID]entry[Op])
-	}
 	if _, has := t.entries[s.ID]; !has {
-		t.replace(nil, s)
-		t.entries[s.ID] = entry[Op]{Snapshot: s, announced: true}
+		t.set(s.ID, entry[Op]{Snapshot: s, announced: true})
 	}
 }
 
@@ -66,10 +58,17 @@ func (t *Table[Op]) Put(s *Snapshot) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if e, has := t.entries[s.ID]; has {
-		t.replace(e.Snapshot, s)
 		e.Snapshot = s
-		t.entries[s.ID] = e
+		t.set(s.ID, e)
 	}
+}
+
+func (t *Table[Op]) set(id statefs.ID, e entry[Op]) {
+	if t.entries == nil {
+		t.entries, t.children = make(map[statefs.ID]entry[Op]), make(map[statefs.ID]map[statefs.ID]struct{})
+	}
+	t.replace(t.entries[id].Snapshot, e.Snapshot)
+	t.entries[id] = e
 }
 
 // End marks an operation as ended for lists: the history is about to get it, and until Remove each list
