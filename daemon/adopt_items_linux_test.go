@@ -77,6 +77,35 @@ func TestItemsOutliveAKilledDaemon(t *testing.T) {
 	}
 }
 
+// Without the journal nothing is certain of the items: the command that goes on ends its item, and a new run does what
+// has no result.
+func TestItemsWithoutTheirJournal(t *testing.T) {
+	t.Parallel()
+	for _, job := range []string{"each", "together"} {
+		t.Run(job, func(t *testing.T) {
+			t.Parallel()
+			k := prepareKept(t, allKept)
+			child := k.child()
+			dir := t.TempDir()
+			hold := filepath.Join(dir, "hold")
+			must(t, os.WriteFile(hold, nil, 0o600))
+			id := k.submit(job,
+				script(fmt.Sprintf("echo $1 >>%s/did; while test -e %s; do sleep 0.02; done", dir, hold)))
+			k.poll("an item is under way", func() bool {
+				_, err := os.Stat(filepath.Join(dir, "did"))
+				return err == nil
+			})
+			k.kill(child)
+			must(t, os.Remove(filepath.Join(work.ScratchFolder(k.tree.LogPath(id)), "items.journal")))
+			k.start()
+			must(t, os.Remove(hold))
+			if rec := k.awaitEnd(id); rec.Status != statefs.Completed || rec.Processed != 6 || rec.Rescues != 1 {
+				t.Errorf("record %+v, error %+v, log %s", rec, rec.Error, k.log(id))
+			}
+		})
+	}
+}
+
 // Files that appear or disappear between two daemons change the numbers of the items, but not which
 // items are done.
 func TestItemsWhoseNumbersChange(t *testing.T) {

@@ -216,7 +216,7 @@ func (w *items) runItem(ctx context.Context, item catalog.Item, at itemPosition)
 	together := r.def.Parallel > 1
 	note := w.feed.notes[at.slot]
 	resumed := r.hasUnclaimed(at.slot)
-	if !resumed {
+	if !resumed || note == nil { // the journal of a command that goes on may be gone with the scratch folder
 		note = &itemNote{Slot: at.slot, Item: at.number, Name: []byte(item.Name), Boot: machine.This().Boot}
 		if err := w.journal(note); err != nil {
 			return &Error{Code: "start_failed", Err: err}
