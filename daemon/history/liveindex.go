@@ -184,15 +184,19 @@ func (l *LiveIndex) backward(after *Cursor) iter.Seq[*liveRow] {
 }
 
 func (l *LiveIndex) counter(r *parsedRow) *liveCount {
+	day := dayOf(r.id)
+	if c := l.counts[liveDimensions{ // without an allocation, because the key is only looked up
+		string(day), string(r.status), string(r.job), string(r.group), string(r.lane), string(r.result),
+	}]; c != nil {
+		return c
+	}
 	of := liveDimensions{
-		string(dayOf(r.id)), string(r.status), string(r.job), string(r.group), string(r.lane), string(r.result),
+		string(day), string(r.status), string(r.job), string(r.group), string(r.lane), string(r.result),
 	}
 	if l.counts == nil {
 		l.counts = make(map[liveDimensions]*liveCount)
 	}
-	if l.counts[of] == nil {
-		l.counts[of] = &liveCount{liveDimensions: of}
-	}
+	l.counts[of] = &liveCount{liveDimensions: of}
 	return l.counts[of]
 }
 
