@@ -69,7 +69,13 @@ func RequestOf(o Operation, action statefs.Action, stale bool) Answer {
 	case stale && action.Spec().OnStep, action.Spec().NeedsSteps, !action.AppliesIn(o.State):
 		return Answer{Effect: None}
 	}
-	switch action { //nolint:exhaustive // the others act on steps, or on operations that have ended
+	return effectOf(o, action)
+}
+
+// effectOf returns what a request does that applies in the state of an operation. An action without a case does
+// nothing.
+func effectOf(o Operation, action statefs.Action) Answer {
+	switch action { //nolint:exhaustive // the others act on steps
 	case statefs.Pause:
 		return pause(o)
 	case statefs.Resume:
@@ -83,8 +89,10 @@ func RequestOf(o Operation, action statefs.Action, stale bool) Answer {
 		return Answer{KillWork, statefs.CauseCancel, "  Force cancel requested, killing..."}
 	case statefs.Prioritize:
 		return Answer{Effect: Prioritize}
+	case statefs.Retry:
+		return answer(Retry, statefs.CauseRetry)
 	}
-	return answer(Retry, statefs.CauseRetry)
+	return Answer{Effect: None}
 }
 
 func pause(o Operation) Answer {
