@@ -40,10 +40,10 @@ var jobKeys = table{
 			"int, float. What has no value is nil."),
 	row("milestone", inStep|inGate, "", custom("name", `"$ref": "#/$defs/milestone"`, readMilestone),
 		"The phase of the operation once the step is done."),
-	row("dir", inBoth, "the daemon's working directory",
+	row("dir", inBoth|ofCommand, "the daemon's working directory",
 		held(func(d *Definition) *string { return &d.Dir }, "path", `"type": "string", "minLength": 1`, (*jobDecoder).path),
 		"Folder in which commands run and where relative paths of items begin. May hold ${params.NAME} and ${id}."),
-	row("env", inBoth, "", custom("mapping of names to texts", envSchema, readEnv),
+	row("env", inBoth|ofCommand, "", custom("mapping of names to texts", envSchema, readEnv),
 		"Environment variables of the command. Values may hold ${params.NAME}, ${item} and ${id}.").step(
 		"Environment variables beside those of the job; of two with one name this one counts."),
 	row("run", inBoth, "",

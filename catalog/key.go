@@ -46,6 +46,8 @@ const (
 	inJob  scope = 1 << iota
 	inStep       // a step that has work
 	inGate       // a step without work, which only waits for a person
+	// ofCommand is set beside the others: the key has a meaning only for commands, and not with handler.
+	ofCommand
 	inBoth = inJob | inStep
 )
 

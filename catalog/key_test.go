@@ -52,6 +52,16 @@ func TestKeysAreDocumented(t *testing.T) {
 		}
 	}
 	region("          \"required\": [\"approve\"],\n          \"properties\": {\n", "\n          }\n", strings.Join(refused, ",\n"))
+	excluded := []string{`{"required": ["run"]}`, `{"required": ["items"]}`}
+	for _, k := range jobKeys {
+		if k.in&ofCommand != 0 {
+			excluded = append(excluded, fmt.Sprintf(`{"required": [%q]}`, k.name))
+		}
+	}
+	for indent, more := range map[string]string{"      ": `, {"required": ["steps"]}`, "          ": ""} {
+		region("\n"+indent+"\"required\": [\"handler\"],\n"+indent+"\"not\": {\"anyOf\": [", "]}\n",
+			strings.Join(excluded, ", ")+more)
+	}
 	compare(t, schemaFile, string(data), page)
 
 	const reference = "../docs/keys.md"

@@ -117,9 +117,9 @@ func (j *jobDecoder) checkKind(owner, kinds string) {
 	if handler == nil {
 		return
 	}
-	for _, key := range []string{"dir", "env"} {
-		if k := j.at[key]; k != nil {
-			j.Fail(k, "a handler is a function of the daemon's own process", "%s has a meaning only with run", key)
+	for _, key := range jobKeys {
+		if k := j.at[key.name]; k != nil && key.in&ofCommand != 0 {
+			j.Fail(k, "a handler is a function of the daemon's own process", "%s has a meaning only with run", key.name)
 		}
 	}
 }
