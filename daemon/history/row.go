@@ -137,35 +137,38 @@ const (
 
 // Pack encodes the row.
 func (r *Row) Pack() Packed {
-	b := make([]byte, 0, 256+len(r.Params)+len(r.Message))
+	var buffer [1024]byte // enough for most rows; the result is kept for long and has no spare capacity
 	var flags byte
-	for flag, on := range map[byte]bool{
-		flagPinned: r.Pinned, flagNeedsPerson: r.NeedsPerson, flagParamsCut: r.ParamsCut,
-		flagOptionalNeedsPerson: r.OptionalNeedsPerson,
+	for _, f := range [...]struct {
+		flag byte
+		on   bool
+	}{
+		{flagPinned, r.Pinned}, {flagNeedsPerson, r.NeedsPerson}, {flagParamsCut, r.ParamsCut},
+		{flagOptionalNeedsPerson, r.OptionalNeedsPerson},
 	} {
-		if on {
-			flags |= flag
+		if f.on {
+			flags |= f.flag
 		}
 	}
-	b = append(b, packedVersion, flags)
+	b := append(buffer[:0], packedVersion, flags)
 	b = binary.AppendUvarint(b, r.Number)
 	b = binary.AppendUvarint(b, r.EarlierStop)
 	b = binary.AppendVarint(b, r.Bytes)
-	for _, at := range []time.Time{r.Created, r.Updated, r.Started, r.Finished} {
+	for _, at := range [...]time.Time{r.Created, r.Updated, r.Started, r.Finished} {
 		b = binary.AppendVarint(b, nanos(at))
 	}
-	tags, _ := json.Marshal(r.Tags) // encoding strings cannot fail
-	if len(r.Tags) == 0 {
-		tags = nil
+	var tags []byte
+	if len(r.Tags) > 0 {
+		tags, _ = json.Marshal(r.Tags) // encoding strings cannot fail
 	}
-	for _, text := range []string{
+	for _, text := range [...]string{
 		r.ID.String(), r.Job, r.Group, r.Lane, string(r.Status), string(r.Result), r.Key, r.Code, r.Message, r.Params,
 		r.RetryOf.String(), string(tags),
 	} {
 		b = binary.AppendUvarint(b, uint64(len(text)))
 		b = append(b, text...)
 	}
-	return b
+	return bytes.Clone(b)
 }
 
 // nanos returns the time as stored in the index; 0 means no time.

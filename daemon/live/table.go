@@ -98,6 +98,8 @@ func (t *Table[Op]) replace(before, after *Snapshot) {
 		t.rows.Remove(before.ID, before.Row)
 	} else if before == nil || !bytes.Equal(before.Row, after.Row) {
 		t.rows.Put(after.ID, after.Row)
+	} else {
+		after.Row = before.Row // which the rows hold: an equal copy would double the memory
 	}
 	if before == nil || after == nil || before.State != after.State || len(before.Parents) != len(after.Parents) {
 		t.setChild(before, false)
