@@ -143,7 +143,9 @@ func (r *Row) Pack() Packed {
 		flag byte
 		on   bool
 	}{
-		{flagPinned, r.Pinned}, {flagNeedsPerson, r.NeedsPerson}, {flagParamsCut, r.ParamsCut},
+		{flagPinned, r.Pinned},
+		{flagNeedsPerson, r.NeedsPerson},
+		{flagParamsCut, r.ParamsCut},
 		{flagOptionalNeedsPerson, r.OptionalNeedsPerson},
 	} {
 		if f.on {

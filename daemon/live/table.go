@@ -94,11 +94,12 @@ func (t *Table[Op]) Remove(id statefs.ID) {
 // replace updates what follows from the snapshots; nil stands for none.
 func (t *Table[Op]) replace(before, after *Snapshot) {
 	t.counters.Move(place(before), place(after))
-	if after == nil {
+	switch {
+	case after == nil:
 		t.rows.Remove(before.ID, before.Row)
-	} else if before == nil || !bytes.Equal(before.Row, after.Row) {
+	case before == nil, !bytes.Equal(before.Row, after.Row):
 		t.rows.Put(after.ID, after.Row)
-	} else {
+	default:
 		after.Row = before.Row // which the rows hold: an equal copy would double the memory
 	}
 	if before == nil || after == nil || before.State != after.State || len(before.Parents) != len(after.Parents) {

@@ -67,18 +67,19 @@ func TestRowsCountsAndChildrenFollowTheSnapshots(t *testing.T) {
 				s.Parents = before.Parents // these never change, except to none
 			}
 			s.Since = noon.Add(-time.Duration(rapid.IntRange(0, 9).Draw(t, "since")) * time.Second)
-			if model[id] == nil {
+			switch {
+			case model[id] == nil:
 				table.Put(s) // not in the table: nothing
 				if announced[id] = rapid.Bool().Draw(t, "announce"); announced[id] {
 					table.Announce(s)
 				} else {
 					table.Add(n, s)
 				}
-			} else if announced[id] && rapid.Bool().Draw(t, "take over") {
+			case announced[id] && rapid.Bool().Draw(t, "take over"):
 				table.Announce(s) // in the table: nothing
 				table.Add(n, s)
 				announced[id] = false
-			} else {
+			default:
 				table.Put(s)
 			}
 			model[id] = s
