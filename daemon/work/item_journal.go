@@ -34,13 +34,13 @@ type itemNote struct {
 	Withdrawn bool `json:"withdrawn,omitempty"`
 }
 
-// journal appends a note to the journal.
+// journal appends a note to the journal. The work is not at fault when that fails: see DiskError.
 func (w *items) journal(note *itemNote) error {
 	line, err := json.Marshal(note)
 	if err != nil {
 		return err
 	}
-	return w.r.retryWhileExhausted(w.r.ctx, func() error {
+	err = w.r.retryWhileExhausted(w.r.ctx, func() error {
 		f, err := files.OpenFile(w.r.scratch.path(itemJournal), os.O_WRONLY|os.O_APPEND|os.O_CREATE)
 		if err != nil {
 			return err
@@ -49,6 +49,10 @@ func (w *items) journal(note *itemNote) error {
 		_, err = f.Write(slices.Concat([]byte{'\n'}, line, []byte{'\n'}))
 		return errors.Join(err, f.Close())
 	})
+	if err != nil {
+		w.r.report.noteWriteError(err)
+	}
+	return err
 }
 
 // readItemJournal reads the journal of an earlier daemon: the last note of each slot.
