@@ -128,8 +128,8 @@ func interpretWithoutRecord(markers []State, known bool, foreignGone func() (boo
 }
 
 // ChooseMarker picks the marker to keep if there are several: the only one whose first line is the
-// time of the submit, else the marker in the record, else the newest. It is for a start, when
-// no daemon knows which marker was its own.
+// time of the submit, else the marker in the record, else the newest to which a move leads. It is for a
+// start, when no daemon knows which marker was its own.
 func (o *Owner) ChooseMarker(id ID, states []State, rec *Record) State {
 	if made := o.madeAtSubmit(id, states, rec); len(made) == 1 {
 		return made[0]
@@ -140,9 +140,14 @@ func (o *Owner) ChooseMarker(id ID, states []State, rec *Record) State {
 	if slices.Contains(states, rec.Status) {
 		return rec.Status
 	}
+	meant := func(state State) bool { return InterpretMarker(rec, state) == state }
+	some := slices.ContainsFunc(states, meant)
 	var newest State
 	var best fs.FileInfo
 	for _, state := range states {
+		if some && !meant(state) {
+			continue
+		}
 		info, err := o.jobs.Lstat(MarkerName(id, state))
 		if err == nil && (best == nil || info.ModTime().After(best.ModTime())) {
 			newest, best = state, info

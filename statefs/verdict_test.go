@@ -109,6 +109,13 @@ func TestChooseMarker(t *testing.T) {
 	if got := o.ChooseMarker(id, all, &Record{}); got != Running {
 		t.Errorf("when the newest went meanwhile %s stays", got)
 	}
+	// A rename that the record does not have yet, beside a marker that a person made.
+	check(t, o.RestoreMarker(id, Trailing, testTime))
+	for _, of := range []struct{ recorded, want State }{{Queued, Running}, {Trailing, Trailing}} {
+		if got := o.ChooseMarker(id, []State{Running, Trailing}, &Record{Status: of.recorded}); got != of.want {
+			t.Errorf("beside a record that is %s, %s stays, want %s", of.recorded, got, of.want)
+		}
+	}
 }
 
 func TestForeignGone(t *testing.T) {
