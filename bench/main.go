@@ -89,7 +89,7 @@ func parseOptions(args []string) (options, error) {
 	before := flags.String("before", "",
 		"an earlier program, whose figures stand beside those of section s; none when empty")
 	beforeRun := flags.String("before-bench", "",
-		"an earlier build of this program, whose daemon is measured beside this one in section v; none when empty")
+		"an earlier build of this program, whose daemon is measured beside this one in section v; this one when empty")
 	if err := flags.Parse(args); err != nil {
 		return options{}, err
 	}

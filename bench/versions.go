@@ -28,11 +28,9 @@ type version struct {
 }
 
 // measureVersions is section v: the daemon of this program and that of an earlier build of it, in turns. What the
-// earlier one does is the floor of each row.
+// earlier one does is the floor of each row. Without an earlier build it is this one twice, which shows how much the
+// machine varies.
 func measureVersions(ctx context.Context, b *bench) (rows []Row, err error) {
-	if b.beforeRun == "" {
-		return nil, nil // there is nothing beside which it could be measured
-	}
 	disk, done, err := b.onDisk(ctx)
 	if err != nil {
 		return nil, err
@@ -61,7 +59,7 @@ func (b *bench) versions(ctx context.Context, durability string) (all []*version
 	if err != nil {
 		return nil, stop, err
 	}
-	for _, program := range []string{self, b.beforeRun} {
+	for _, program := range []string{self, cmp.Or(b.beforeRun, self)} {
 		s, err := b.startLoadOf(ctx, program, "", durability)
 		if err != nil {
 			return all, stop, err
