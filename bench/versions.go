@@ -109,7 +109,8 @@ func (b *bench) versionRows(ctx context.Context, durability string) (rows []Row,
 	rates := func(v *version) []float64 { return v.rates }
 	cpu := func(v *version) []float64 { return v.cpu }
 	rows = []Row{
-		row(what+"submitted and finished; floor: the earlier version", "1/s", medianOf(all[0].rates), floor(rates), nil, count),
+		row(what+"submitted and finished; floor: the earlier version", "1/s", medianOf(all[0].rates), floor(rates), nil,
+			count),
 		row(what+"processor time of one; floor: the earlier version", "µs", medianOf(all[0].cpu), floor(cpu), nil, count),
 	}
 	for _, v := range all { // one after the other, so that each has the machine
@@ -157,8 +158,8 @@ func (b *bench) waitingRows(ctx context.Context) (rows []Row, err error) {
 		}
 		heaps[i] = perOne(grown.inUse, q.waiting)
 	}
-	return []Row{row(fmt.Sprintf("%d queued: memory of each, heap and stacks in use; floor: the earlier version", b.counts.queued),
-		"KiB", heaps[0], &heaps[1], most(queuedMost), b.counts.queued)}, nil
+	name := fmt.Sprintf("%d queued: memory of each, heap and stacks in use; floor: the earlier version", b.counts.queued)
+	return []Row{row(name, "KiB", heaps[0], &heaps[1], most(queuedMost), b.counts.queued)}, nil
 }
 
 func medianOf(values []float64) float64 {

@@ -137,7 +137,7 @@ type daemonStatus struct {
 	keep      history.Retention
 	guards    history.Guards
 	announced map[statefs.ID]history.Live // what this process has submitted
-	seen      []history.Live              // markers of foreign programs that need not be looked at
+	seen      []history.Live              // foreign markers whose state is known
 	listing   bool                        // LiveIndex has no live table
 	follow    map[follows]int
 	why       statefs.Waiting // why every operation waits

@@ -23,6 +23,20 @@ func must(t *testing.T, err error) {
 	}
 }
 
+// own makes a storage and takes its lock.
+func own(t *testing.T) *statefs.Owner {
+	t.Helper()
+	tree, err := statefs.Open(filepath.Join(t.TempDir(), "storage"), statefs.Options{Durability: statefs.Process})
+	must(t, err)
+	owner, err := statefs.Own(tree)
+	must(t, err)
+	t.Cleanup(func() {
+		must(t, owner.Release())
+		must(t, tree.Close())
+	})
+	return owner
+}
+
 // noQueue is a queue in which nothing waits.
 type noQueue struct{}
 
@@ -46,12 +60,7 @@ func (noQueue) AwaitStarts() {}
 // finds the watch that stays.
 func TestRunThatEndsAtOnceReleasesTheWatch(t *testing.T) {
 	t.Parallel()
-	tree, err := statefs.Open(filepath.Join(t.TempDir(), "storage"), statefs.Options{Durability: statefs.Process})
-	must(t, err)
-	defer func() { must(t, tree.Close()) }()
-	owner, err := statefs.Own(tree)
-	must(t, err)
-	defer func() { must(t, owner.Release()) }()
+	owner := own(t)
 	l, err := New(Config{
 		Owner: owner, Queue: noQueue{}, Logger: slog.New(slog.DiscardHandler),
 		Uptime: func() time.Duration { return 0 },
@@ -65,15 +74,10 @@ func TestRunThatEndsAtOnceReleasesTheWatch(t *testing.T) {
 // A partly written file has no effect and is not reported until it has not changed for statefs.QuietPeriod.
 func TestLaneFileIsReadWhenItIsQuiet(t *testing.T) {
 	t.Parallel()
-	tree, err := statefs.Open(filepath.Join(t.TempDir(), "storage"), statefs.Options{Durability: statefs.Process})
-	must(t, err)
-	defer func() { must(t, tree.Close()) }()
-	owner, err := statefs.Own(tree)
-	must(t, err)
-	defer func() { must(t, owner.Release()) }()
+	owner := own(t)
 	put := func(name, text string) {
 		t.Helper()
-		must(t, os.WriteFile(filepath.Join(tree.Lanes.Dir(), name), []byte(text), 0o640))
+		must(t, os.WriteFile(filepath.Join(owner.Lanes.Dir(), name), []byte(text), 0o640))
 	}
 	var ran time.Duration
 	l, err := New(Config{
