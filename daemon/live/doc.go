@@ -5,8 +5,9 @@
 //	commit ─▶ Add, Put, End, Remove ─┴▶ Table ─┬─▶ snapshot by ID
 //	                                           ├─▶ rows, for lists
 //	                                           ├─▶ counts by lane and state
-//	                                           └─▶ parents ─▶ the children that wait for them
+//	                                           ├─▶ parents ─▶ the children that wait for them
+//	                                           └─▶ subscribers, in the order of the changes
 //
-// The rows, the counts and the children follow each change under the lock of the table, so they are
-// always of the same operations. It works in memory only: no files, clock or goroutines.
+// The rows, the counts, the children and the subscribers follow each change under the lock of the
+// table, so they are always of the same operations. It works in memory only: no files, clock or goroutines.
 package live

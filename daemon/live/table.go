@@ -18,7 +18,21 @@ type Table[Op any] struct {
 	counters tally.Counters
 	// children are the queued operations that come after each operation.
 	children map[statefs.ID]map[statefs.ID]struct{}
+
+	changes     uint64
+	subscribers []func(Change)
 }
+
+// Change is one change of the table: an operation that is new (Before is nil), changed, or gone (After is nil).
+type Change struct {
+	// Number counts the changes, from 1. A later change has a higher number.
+	Number        uint64
+	Before, After *Snapshot
+}
+
+// Subscribe calls f for each later change, in order, before anybody can read it. The lock of the table is held
+// meanwhile: f must not call the table, and must not block. It is called before the table is used.
+func (t *Table[Op]) Subscribe(f func(Change)) { t.subscribers = append(t.subscribers, f) }
 
 type entry[Op any] struct {
 	op Op
@@ -91,7 +105,7 @@ func (t *Table[Op]) Remove(id statefs.ID) {
 	}
 }
 
-// replace updates what follows from the snapshots; nil stands for none.
+// replace updates what follows from the snapshots, and tells the subscribers; nil stands for none.
 func (t *Table[Op]) replace(before, after *Snapshot) {
 	t.counters.Move(place(before), place(after))
 	switch {
@@ -105,6 +119,10 @@ func (t *Table[Op]) replace(before, after *Snapshot) {
 	if before == nil || after == nil || before.State != after.State || len(before.Parents) != len(after.Parents) {
 		t.setChild(before, false)
 		t.setChild(after, true)
+	}
+	t.changes++
+	for _, f := range t.subscribers {
+		f(Change{t.changes, before, after})
 	}
 }
 

@@ -1,9 +1,11 @@
 package live
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -152,6 +154,57 @@ func TestAncestorsAreTheNearestFirst(t *testing.T) {
 	for child, want := range map[int]statefs.ID{4: idOf(2), 3: idOf(1), 2: idOf(1), 1: {}, 5: {}, 9: {}} {
 		if got := table.AncestorNeedingPerson(idOf(child)); got != want {
 			t.Errorf("%d waits for %s, want %s", child, got, want)
+		}
+	}
+}
+
+// TestSubscribersGetEachChangeInOrder changes a table from several goroutines and rebuilds it from its changes.
+func TestSubscribersGetEachChangeInOrder(t *testing.T) {
+	t.Parallel()
+	var table Table[int]
+	rebuilt, number := map[statefs.ID]*Snapshot{}, uint64(0)
+	table.Subscribe(func(c Change) {
+		if c.Number != number+1 {
+			t.Errorf("change %d follows change %d", c.Number, number)
+		}
+		number = c.Number
+		id := cmp.Or(c.After, c.Before).ID
+		if rebuilt[id] != c.Before {
+			t.Errorf("change %d of %s begins at %+v, and the one before it led to %+v", c.Number, id, c.Before, rebuilt[id])
+		}
+		if rebuilt[id] = c.After; c.After == nil {
+			delete(rebuilt, id)
+		}
+	})
+	var group sync.WaitGroup
+	for n := range 4 {
+		group.Go(func() {
+			for round := range 100 {
+				rec := statefs.UnknownRecord(idOf(1 + round%7), noon)
+				next := (&Snapshot{ID: rec.ID}).Next(rec, statefs.Queued)
+				switch (round + n) % 5 {
+				case 0:
+					table.Announce(next)
+				case 1:
+					table.Withdraw(rec.ID)
+				case 2:
+					table.Remove(rec.ID)
+				case 3:
+					table.Put(next)
+				default:
+					table.Add(n, next)
+				}
+			}
+		})
+	}
+	group.Wait()
+	all := table.All()
+	if len(all) != len(rebuilt) || number == 0 {
+		t.Fatalf("the table has %d operations, and %d changes lead to %d", len(all), number, len(rebuilt))
+	}
+	for _, s := range all {
+		if rebuilt[s.ID] != s {
+			t.Errorf("the changes of %s lead to another snapshot", s.ID)
 		}
 	}
 }
