@@ -180,7 +180,7 @@ func TestSubscribersGetEachChangeInOrder(t *testing.T) {
 	for n := range 4 {
 		group.Go(func() {
 			for round := range 100 {
-				rec := statefs.UnknownRecord(idOf(1 + round%7), noon)
+				rec := statefs.UnknownRecord(idOf(1+round%7), noon)
 				next := (&Snapshot{ID: rec.ID}).Next(rec, statefs.Queued)
 				switch (round + n) % 5 {
 				case 0:
