@@ -106,6 +106,35 @@ func TestItemsWithoutTheirJournal(t *testing.T) {
 	}
 }
 
+// A daemon that cannot list the items ends the commands of the one before: another run would do their items again
+// beside them.
+func TestItemsThatCannotBeListedAnyMore(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	list := filepath.Join(dir, "list")
+	must(t, os.WriteFile(list, []byte("a\nb\n"), 0o600))
+	k := prepareKept(t, fmt.Sprintf("group: test\nname: listed\nitems: {list: %q}\nparallel: 2\n"+
+		"run: [sh, -c, 'echo $$ >>%s/did; exec sleep 1000']\n", list, dir))
+	k.start()
+	id := k.submit("listed", "{}")
+	var did []byte
+	k.poll("items are under way", func() bool {
+		did, _ = os.ReadFile(filepath.Join(dir, "did"))
+		return strings.Count(string(did), "\n") == 2
+	})
+	k.leave()
+	must(t, os.Remove(list))
+	k.start()
+	if rec := k.awaitEnd(id); rec.Status != statefs.Failed || rec.Error.Code != "items" {
+		t.Errorf("record %+v, error %+v", rec, rec.Error)
+	}
+	for _, text := range strings.Fields(string(did)) {
+		if pid, err := strconv.Atoi(text); err != nil || lives(pid) {
+			t.Errorf("command %s goes on, %v", text, err)
+		}
+	}
+}
+
 // Files that appear or disappear between two daemons change the numbers of the items, but not which
 // items are done.
 func TestItemsWhoseNumbersChange(t *testing.T) {

@@ -58,7 +58,6 @@ func itemsWork(ctx context.Context, r *Run) error {
 	}
 	under := w.underWay(notes, written)
 	lost := r.adopted && w.lost(under, notes, written)
-	defer w.endUnclaimed()
 	only, err := r.failedNames()
 	if err != nil {
 		return err
@@ -316,22 +315,6 @@ func (a Command) itemNumber(notes map[int]*itemNote) int {
 		return note.Item
 	}
 	return a.number
-}
-
-// endUnclaimed ends the commands of an earlier daemon that no worker claimed before the work ended.
-func (w *items) endUnclaimed() {
-	r, cause := w.r, w.r.EndCause()
-	if errors.Is(cause, ErrDetached) || cause != nil && isClosed(r.detaching) {
-		r.detached.Store(r.Detached() || len(r.unclaimed()) > 0)
-		return
-	}
-	for _, a := range r.unclaimed() {
-		p := r.claim(a.number)
-		r.commands.end(p, cause)
-		<-p.Done()
-		r.ended(p)
-		p.Acknowledge()
-	}
 }
 
 // endItem logs the end of an item, with the result of its command. The result file is removed once

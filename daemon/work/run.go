@@ -141,6 +141,7 @@ func (r *Run) Start(group *sync.WaitGroup) {
 		defer close(r.done)
 		defer r.begun()
 		err := r.guard(r.do)
+		r.endUnclaimed(err)
 		r.pulse.end()
 		if closed := r.report.close(); closed != nil && err == nil {
 			err = fmt.Errorf("write the item results: %w", closed)
@@ -148,6 +149,26 @@ func (r *Run) Start(group *sync.WaitGroup) {
 		r.outcome.Err = err
 	})
 }
+
+// endUnclaimed ends the commands of an earlier daemon that the work did not claim before it ended with failure: a
+// list of items that cannot be read, for example.
+func (r *Run) endUnclaimed(failure error) {
+	cause := r.EndCause()
+	if errors.Is(cause, ErrDetached) || cause != nil && isClosed(r.detaching) {
+		r.detached.Store(r.Detached() || len(r.unclaimed()) > 0)
+		return
+	}
+	for _, a := range r.unclaimed() {
+		p := r.claim(a.number)
+		r.commands.end(p, cmp.Or(cause, failure, errUnclaimed))
+		<-p.Done()
+		r.ended(p)
+		p.Acknowledge()
+	}
+}
+
+// errUnclaimed ends a command that the work of its run did without.
+var errUnclaimed = errors.New("the work has ended")
 
 // panicCode is the error code of an operation whose work panicked.
 const panicCode = "panic"
