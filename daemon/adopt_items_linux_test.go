@@ -1,8 +1,11 @@
 package daemon
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -24,34 +27,23 @@ func TestItemsOutliveAKilledDaemon(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, end meanwhile %t", job, ends), func(t *testing.T) {
 				t.Parallel()
 				k := prepareKept(t, allKept)
-				child := k.child()
-				dir := t.TempDir()
-				hold := filepath.Join(dir, "hold")
-				must(t, os.WriteFile(hold, nil, 0o600))
-				id := k.submit(job,
-					script(fmt.Sprintf("echo item $1; echo $1 >>%s/did; test $1 -lt 2 || while test -e %s; do sleep 0.02; done; echo end $1", dir, hold)))
 				began := map[string]int{"each": 2, "together": 4}[job]
-				k.poll("some items are under way", func() bool {
-					did, err := os.ReadFile(filepath.Join(dir, "did"))
-					return err == nil && strings.Count(string(did), "\n") == began
-				})
-				k.kill(child)
+				id, did, release := k.heldItems(job,
+					"echo item $1; echo $1 >>did; test $1 -lt 2 || while test -e hold; do sleep 0.02; done; echo end $1", began)
 				if ends {
-					must(t, os.Remove(hold))
+					release()
 					k.poll("the items under way end", func() bool { return len(k.itemReports(id)) == began-1 })
 				}
 				k.start()
 				if !ends {
-					must(t, os.Remove(hold))
+					release()
 				}
 				rec := k.awaitEnd(id)
 				if rec.Status != statefs.Completed || rec.Run != 1 || rec.Processed != 6 || rec.Rescues != 0 {
 					t.Errorf("record %+v", rec)
 				}
-				did, err := os.ReadFile(filepath.Join(dir, "did"))
-				must(t, err)
-				if strings.Count(string(did), "\n") != 6 {
-					t.Errorf("done were %q", did)
+				if strings.Count(did(), "\n") != 6 {
+					t.Errorf("done were %q", did())
 				}
 				log := k.log(id)
 				for i := 1; i <= 6; i++ {
@@ -77,32 +69,81 @@ func TestItemsOutliveAKilledDaemon(t *testing.T) {
 	}
 }
 
+// heldItems starts a daemon in its own process, submits a job with the script in an own folder, kills the daemon once
+// as many items have appended a line to the file did there, and returns the content of did. release removes the file
+// hold, for which the items wait.
+func (k *kept) heldItems(job, text string, began int) (id statefs.ID, did func() string, release func()) {
+	k.t.Helper()
+	child, dir := k.child(), k.t.TempDir()
+	did = func() string {
+		lines, err := os.ReadFile(filepath.Join(dir, "did"))
+		if !errors.Is(err, fs.ErrNotExist) {
+			must(k.t, err)
+		}
+		return string(lines)
+	}
+	hold := filepath.Join(dir, "hold")
+	must(k.t, os.WriteFile(hold, nil, 0o600))
+	id = k.submit(job, script("cd "+dir+"; "+text))
+	k.poll("items are under way", func() bool { return strings.Count(did(), "\n") == began })
+	k.kill(child)
+	return id, did, func() { must(k.t, os.Remove(hold)) }
+}
+
+// itemJournal returns the path of the journal of the items of an operation.
+func (k *kept) itemJournal(id statefs.ID) string {
+	return filepath.Join(work.ScratchFolder(k.tree.LogPath(id)), "items.journal")
+}
+
+// wrongJournals put something else in the place of a journal.
+var wrongJournals = map[string]func(journal string) error{
+	"nothing": func(string) error { return nil },
+	"folder":  func(journal string) error { return os.Mkdir(journal, 0o700) },
+	"fifo":    func(journal string) error { return unix.Mkfifo(journal, 0o600) },
+	"link":    func(journal string) error { return os.Symlink(journal+"-elsewhere", journal) },
+	"long line": func(journal string) error {
+		return os.WriteFile(journal, bytes.Repeat([]byte("x"), 17<<20), 0o600)
+	},
+}
+
 // Without the journal nothing is certain of the items: the command that goes on ends its item, and a new run does what
 // has no result.
 func TestItemsWithoutTheirJournal(t *testing.T) {
 	t.Parallel()
 	for _, job := range []string{"each", "together"} {
-		t.Run(job, func(t *testing.T) {
-			t.Parallel()
-			k := prepareKept(t, allKept)
-			child := k.child()
-			dir := t.TempDir()
-			hold := filepath.Join(dir, "hold")
-			must(t, os.WriteFile(hold, nil, 0o600))
-			id := k.submit(job,
-				script(fmt.Sprintf("echo $1 >>%s/did; while test -e %s; do sleep 0.02; done", dir, hold)))
-			k.poll("an item is under way", func() bool {
-				_, err := os.Stat(filepath.Join(dir, "did"))
-				return err == nil
+		for kind, put := range wrongJournals {
+			t.Run(job+", "+kind, func(t *testing.T) {
+				t.Parallel()
+				k := prepareKept(t, allKept)
+				began := map[string]int{"each": 1, "together": 3}[job]
+				id, _, release := k.heldItems(job, "echo $1 >>did; while test -e hold; do sleep 0.02; done", began)
+				must(t, errors.Join(os.Remove(k.itemJournal(id)), put(k.itemJournal(id))))
+				k.start()
+				release()
+				if rec := k.awaitEnd(id); rec.Status != statefs.Completed || rec.Processed != 6 || rec.Rescues != 1 {
+					t.Errorf("record %+v, error %+v, log %s", rec, rec.Error, k.log(id))
+				}
 			})
-			k.kill(child)
-			must(t, os.Remove(filepath.Join(work.ScratchFolder(k.tree.LogPath(id)), "items.journal")))
-			k.start()
-			must(t, os.Remove(hold))
-			if rec := k.awaitEnd(id); rec.Status != statefs.Completed || rec.Processed != 6 || rec.Rescues != 1 {
-				t.Errorf("record %+v, error %+v, log %s", rec, rec.Error, k.log(id))
-			}
-		})
+		}
+	}
+}
+
+// A wrong file that takes the name of the journal during a run goes to corrupt/, and the run goes on.
+func TestWrongItemJournalDuringARun(t *testing.T) {
+	t.Parallel()
+	k := prepareKept(t, allKept)
+	k.start()
+	for kind, put := range wrongJournals {
+		until := k.fifo("until " + kind)
+		id := k.begun("each", `echo begins; test $1 != 1 || read x <"`+until+`" || true`)
+		must(t, errors.Join(os.Remove(k.itemJournal(id)), put(k.itemJournal(id))))
+		k.open(until)
+		if rec := k.awaitEnd(id); rec.Status != statefs.Completed || rec.Processed != 6 || rec.Run != 1 {
+			t.Errorf("%s: record %+v, error %+v, log %s", kind, rec, rec.Error, k.log(id))
+		}
+	}
+	if moved, err := filepath.Glob(filepath.Join(k.dir, "corrupt", "*items.journal")); err != nil || len(moved) != 3 {
+		t.Errorf("corrupt/ has %v, %v", moved, err)
 	}
 }
 
@@ -182,22 +223,13 @@ func TestItemsWhoseNumbersChange(t *testing.T) {
 func TestFilesOfAnItemThatNeverBegan(t *testing.T) {
 	t.Parallel()
 	k := prepareKept(t, allKept)
-	child := k.child()
-	dir := t.TempDir()
-	hold := filepath.Join(dir, "hold")
-	must(t, os.WriteFile(hold, nil, 0o600))
-	id := k.submit("together",
-		script(fmt.Sprintf(`echo $1 >>%s/did; while test -e %s; do sleep 0.02; done; test $1 -gt 3 || echo "{\"n\": $1}" >$JOBDIR_RESULT`, dir, hold)))
-	k.poll("three items are under way", func() bool {
-		did, err := os.ReadFile(filepath.Join(dir, "did"))
-		return err == nil && strings.Count(string(did), "\n") == 3
-	})
-	k.kill(child)
+	id, _, release := k.heldItems("together", "echo $1 >>did; while test -e hold; do sleep 0.02; done; "+
+		`test $1 -gt 3 || echo "{\"n\": $1}" >$JOBDIR_RESULT`, 3)
 	files := work.ScratchFolder(k.tree.LogPath(id))
 	for _, name := range []string{"item-4.log", "result-4.json", "item-5.log"} {
 		must(t, os.WriteFile(filepath.Join(files, name), []byte(`{"of": "an earlier one"}`), 0o600))
 	}
-	must(t, os.Remove(hold))
+	release()
 	k.start()
 	rec := k.awaitEnd(id)
 	if rec.Result != statefs.Success || rec.Processed != 6 || rec.Run != 1 {

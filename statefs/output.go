@@ -31,7 +31,7 @@ type Output struct{ *operations }
 // log it is, "" for none. It opens the file through its own folder, never through jobs/, so that log lines cause no
 // events there.
 func (o *Output) AppendLog(id ID, step string) (*os.File, error) {
-	return o.appendTo(filepath.Join(o.dir, workFile(id, step, ".log")))
+	return o.Append(filepath.Join(o.dir, workFile(id, step, ".log")))
 }
 
 // RemoveEmptyLog removes the log of finished work if it is empty; step is as in AppendLog. A command has a log from
@@ -54,7 +54,7 @@ func (o *Output) RemoveEmptyLog(id ID, step string) error {
 // AppendItems opens the item results of an operation for appending after the last complete line; step is as in
 // AppendLog.
 func (o *Output) AppendItems(id ID, step string) (*os.File, error) {
-	f, err := o.appendTo(filepath.Join(o.dir, workFile(id, step, itemsSuffix)))
+	f, err := o.Append(filepath.Join(o.dir, workFile(id, step, itemsSuffix)))
 	if err != nil {
 		return nil, err
 	}
@@ -64,9 +64,9 @@ func (o *Output) AppendItems(id ID, step string) (*os.File, error) {
 	return f, nil
 }
 
-// appendTo opens a file for reading and appending. Anything but a regular file goes to corrupt/ first: a fifo
-// or a device would swallow the lines.
-func (o *Output) appendTo(name string) (*os.File, error) {
+// Append opens a file of the work, by its whole path, for reading and appending, and creates it if necessary.
+// Anything but a regular file goes to corrupt/ first: a fifo or a device would swallow the lines.
+func (o *Output) Append(name string) (*os.File, error) {
 	open := func() (*os.File, error) {
 		f, err := files.OpenFile(name, os.O_RDWR|os.O_APPEND|os.O_CREATE)
 		if err != nil {
@@ -94,7 +94,7 @@ func (o *Output) RestoreItems(open *os.File) error {
 	if info, err := os.Lstat(open.Name()); err != nil || info.Mode().IsRegular() {
 		return nil //nolint:nilerr // item results that a person removed stay removed
 	}
-	f, err := o.appendTo(open.Name())
+	f, err := o.Append(open.Name())
 	if err != nil {
 		return fmt.Errorf("write the item results %s again: %w", filepath.Base(open.Name()), err)
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"slices"
 
 	"github.com/jobdir/jobdir/statefs/files"
@@ -41,7 +40,9 @@ func (w *items) journal(note *itemNote) error {
 		return err
 	}
 	err = w.r.retryWhileExhausted(w.r.ctx, func() error {
-		f, err := files.OpenFile(w.r.scratch.path(itemJournal), os.O_WRONLY|os.O_APPEND|os.O_CREATE)
+		w.notes.Lock() // one worker moves a wrong file away
+		defer w.notes.Unlock()
+		f, err := w.r.host.Owner.Output.Append(w.r.scratch.path(itemJournal))
 		if err != nil {
 			return err
 		}
@@ -55,11 +56,12 @@ func (w *items) journal(note *itemNote) error {
 	return err
 }
 
-// readItemJournal reads the journal of an earlier daemon: the last note of each slot.
+// readItemJournal reads the journal of an earlier daemon: the last note of each slot. Notes that a wrong file has
+// replaced are missing, see lost.
 func readItemJournal(s scratch) (map[int]*itemNote, error) {
 	notes := make(map[int]*itemNote)
 	f, err := files.OpenRegular(s.path(itemJournal))
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, files.ErrIrregular) {
 		return notes, nil
 	}
 	if err != nil {
@@ -74,7 +76,7 @@ func readItemJournal(s scratch) (map[int]*itemNote, error) {
 			notes[note.Slot] = note
 		}
 	}
-	if err := lines.Err(); err != nil {
+	if err := lines.Err(); err != nil && !errors.Is(err, bufio.ErrTooLong) {
 		return nil, fmt.Errorf("read the journal of items: %w", err)
 	}
 	return notes, nil

@@ -21,6 +21,7 @@ type items struct {
 	op      *Op
 	feed    itemFeed
 	outputs *itemOutputs    // nil unless several items run at once
+	notes   sync.Mutex      // held while a note is written to the journal
 	wake    chan<- struct{} // wakes the monitor, which checks the sizes of the outputs
 }
 

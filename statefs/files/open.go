@@ -68,6 +68,9 @@ func OpenFile(path string, flags int) (*os.File, error) {
 // link, a folder, a fifo, a socket or a device without following it and without blocking.
 func OpenRegular(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|Nonblock, 0)
+	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) { // a link, a socket
+		return nil, fmt.Errorf("%s is %w: %w", filepath.Base(path), ErrIrregular, err)
+	}
 	if err != nil {
 		return nil, err
 	}
