@@ -119,7 +119,7 @@ func (s *bulks) carryOut(w *front.Response, r *front.Request, out api.Bulk[*stri
 
 // bulkFrom parses the body of the request.
 func bulkFrom(r *front.Request) (*bulkRequest, error) {
-	body, err := r.ReadBody()
+	body, err := bodyAlone(r)
 	if err != nil {
 		return nil, err
 	}
@@ -153,6 +153,14 @@ func bulkFrom(r *front.Request) (*bulkRequest, error) {
 		return nil, front.Invalid("ids", "there are %d, and it takes 1 to %d", len(in.IDs), bulkPage)
 	}
 	return in, nil
+}
+
+// bodyAlone returns the body of a request without parameters: a client may expect dry_run to work in the URL.
+func bodyAlone(r *front.Request) ([]byte, error) {
+	if err := r.Query().Err(); err != nil {
+		return nil, err
+	}
+	return r.ReadBody()
 }
 
 // decodeBulk reads a body that has no other members than in.

@@ -130,6 +130,8 @@ func TestBulkRefuses(t *testing.T) {
 			t.Errorf("%s: %d %s, want %s", body, a.status, a.body, message)
 		}
 	}
+	r.problem(r.do("POST", "/api/v1/bulk?dry_run=true", `{"action": "cancel", "filter": {"job": "x"}}`), 400,
+		"Unknown parameter 'dry_run'; none is known here")
 }
 
 // Chosen operations are processed in one call; an operation to which the action does not apply is a failure.

@@ -97,9 +97,8 @@ func (s *health) readyz(w *front.Response, r *front.Request) error {
 
 // sweep is POST /api/v1/sweep.
 func (s *health) sweep(w *front.Response, r *front.Request) error {
-	q := r.Query()
-	dry := q.Boolean("dry_run", false)
-	if err := q.Err(); err != nil {
+	dry, err := dryRunOf(r)
+	if err != nil {
 		return err
 	}
 	findings, err := s.daemon.Sweep(r.Context(), dry)

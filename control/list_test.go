@@ -384,4 +384,6 @@ func TestDeletePinPrune(t *testing.T) {
 	}
 	r.problem(r.get(other.path("")), 410, "is gone")
 	r.problem(r.do("POST", "/api/v1/prune?dry_run=maybe", ""), 400, "dry_run")
+	r.problem(r.do("POST", "/api/v1/prune", `{"dry_run": true}`), 400,
+		"A body means nothing here: dry_run is a parameter, as in /api/v1/prune?dry_run=true")
 }

@@ -263,7 +263,7 @@ func (s *outboxControl) outboxBulkFrom(r *front.Request) (*outboxBulkRequest, *s
 	statefs.Args, error,
 ) {
 	var args statefs.Args
-	body, err := r.ReadBody()
+	body, err := bodyAlone(r)
 	if err != nil {
 		return nil, nil, args, err
 	}

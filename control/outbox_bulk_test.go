@@ -45,6 +45,8 @@ func TestDeliveriesAreAskedForByFilter(t *testing.T) {
 			t.Errorf("%s: %d %s, want %q", body, a.status, a.body, want)
 		}
 	}
+	r.problem(r.do("POST", at+"?dry_run=true", `{"action": "retry"}`), 400,
+		"Unknown parameter 'dry_run'; none is known here")
 	if len(r.fakeDaemon().bulk) != 2 {
 		t.Errorf("the daemon did %q", r.fakeDaemon().bulk)
 	}

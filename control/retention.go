@@ -111,9 +111,8 @@ func (s *viewer) gone(id statefs.ID) error {
 
 // prune is POST /api/v1/prune.
 func (s *retention) prune(w *front.Response, r *front.Request) error {
-	q := r.Query()
-	dryRun := q.Boolean("dry_run", false)
-	if err := q.Err(); err != nil {
+	dryRun, err := dryRunOf(r)
+	if err != nil {
 		return err
 	}
 	victims, err := s.daemon.Prune(r.Context(), dryRun)
@@ -128,4 +127,20 @@ func (s *retention) prune(w *front.Response, r *front.Request) error {
 		}
 	}
 	return w.SendJSON(http.StatusOK, out)
+}
+
+// dryRunOf returns the parameter dry_run. It refuses a body: a client may expect one with dry_run to work, as at
+// /api/v1/bulk.
+func dryRunOf(r *front.Request) (bool, error) {
+	q := r.Query()
+	dryRun := q.Boolean("dry_run", false)
+	if err := q.Err(); err != nil {
+		return false, err
+	}
+	body, err := r.ReadBody()
+	if err == nil && len(body) > 0 {
+		err = front.Refuse(http.StatusBadRequest, "A body means nothing here: dry_run is a parameter, as in %s?dry_run=true",
+			r.URL.Path)
+	}
+	return dryRun, err
 }

@@ -333,6 +333,7 @@ func TestSweep(t *testing.T) {
 		}
 	}
 	r.problem(r.do("POST", "/api/v1/sweep?dry_run=maybe", ""), 400, "dry_run")
+	r.problem(r.do("POST", "/api/v1/sweep", `{"dry_run": true}`), 400, "A body means nothing here")
 }
 
 // A panic ends its request only; an abort closes the connection without an answer.
