@@ -1,6 +1,8 @@
 package cli_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -188,6 +191,35 @@ func TestDaemonStartsOnAFullDisk(t *testing.T) {
 	done := s.submit("first", 2)
 	await(func(e *client.Event) bool { return e.ID.String() == done })
 	s.requestEffect("resume", id)
+	s.clear()
+}
+
+// A list of submits that is refused for want of disk space keeps no places in the queue.
+func TestRefusalOnAFullDiskKeepsNoPlaces(t *testing.T) {
+	t.Parallel()
+	mount := tmpfs(t)
+	s := serveOrderAt(t, filepath.Join(mount, "storage"), orderJobs)
+	s.kill()
+	s.args = append(s.args, "--max-queued=10")
+	s.start()
+	s.call(http.MethodPost, "/api/v1/lanes/all/pause", nil, nil)
+	s.submit("stay", 0) // stores the definition of the job
+	list := slices.Repeat([]orderEntry{entryOf("stay", 0)}, 9)
+	data, err := json.Marshal(list)
+	s.must(err)
+	ballast := filepath.Join(mount, "ballast")
+	t.Cleanup(func() { _ = os.Remove(ballast) }) // also after a failure the daemon ends with room
+	fill(t, ballast)
+	resp, err := http.Post(s.url+"/api/v1/operations", "application/json", bytes.NewReader(data))
+	s.must(err)
+	s.must(resp.Body.Close())
+	if resp.StatusCode != http.StatusInsufficientStorage {
+		t.Fatalf("on a full disk: %s", resp.Status)
+	}
+	s.must(os.Remove(ballast))
+	if ids := s.submitList(list); len(ids) != len(list) {
+		t.Errorf("%d operations with room", len(ids))
+	}
 	s.clear()
 }
 

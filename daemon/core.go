@@ -141,8 +141,7 @@ func (l *lockedMap[K, V]) all() map[K]V {
 
 func (c *core) track(op *operation) {
 	op.shown = op.shown.Next(op.rec, op.state)
-	_, announced := c.live.Get(op.id()) // its reservation is confirmed
-	c.queueQuota.confirm(announced == nil && op.rec.Starts == 0 && isClosed(c.ready), func() { c.live.Add(op, op.shown) })
+	c.live.Add(op, op.shown)
 	c.config.Intake.Track(op.rec)
 }
 

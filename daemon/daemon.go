@@ -138,7 +138,6 @@ func New(config Config) (*Daemon, error) {
 	d.admission.reserve = func() (func(), error) { return d.fdBudget.reserve(config.Owner.Descriptors.ForStart) }
 	d.admission.onChange = d.queueChanged
 	config.Owner.SetSubmitListener(submitListener{d.admission, d.core})
-	d.queueQuota.waiting = d.countWaiting
 	var err error
 	if d.dir, err = watch.OpenDir(config.Owner.JobsDir(), d.watchKeyOf, config.Watch); err != nil {
 		return nil, fmt.Errorf("watch %s: %w", config.Owner.JobsDir(), err)

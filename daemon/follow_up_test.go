@@ -66,7 +66,7 @@ then: {job: test/missing}
 func thenBench(t *testing.T) *bench {
 	t.Helper()
 	b := prepare(t, thenJobs, testHandlers)
-	b.config.Intake = submit.NewIntake(submit.Config{Tree: b.tree, Admit: func([]statefs.Submission) error {
+	b.config.Intake = submit.NewIntake(submit.Config{Tree: b.tree, Admit: func([]*statefs.Record) error {
 		return &submit.BusyError{Text: "it is closed"} // must not drop a follow-up of accepted work
 	}})
 	return b

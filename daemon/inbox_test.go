@@ -290,7 +290,7 @@ func TestSubmissionWaitsForItsLane(t *testing.T) {
 	b := setupInbox(t)
 	b.config.Intake = submit.NewIntake(submit.Config{
 		Tree:  b.tree,
-		Admit: func(all []statefs.Submission) error { return b.daemon.Admit(all) },
+		Admit: func(drafts []*statefs.Record) error { return b.daemon.Admit(drafts) },
 	})
 	b.start()
 	for i, lane := range []string{statefs.DefaultLane, statefs.AllLanes} {

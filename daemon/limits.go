@@ -12,55 +12,24 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// queueQuota limits how many operations wait. A submit counts from the moment it is admitted, not
-// only when a reconcile finds its operation, so concurrent submits cannot exceed the limit
-// together.
+// queueQuota limits how many operations wait. A submit counts from the moment it is admitted, so that concurrent
+// submits cannot exceed the limit together.
 type queueQuota struct {
-	mu           sync.Mutex         // held while an admitted submit becomes a counted operation
-	reservations []quotaReservation // admitted and not counted yet, oldest first
-	reserved     int                // the sum of the reservations
-	waiting      func() int         // the operations that are counted
+	mu sync.Mutex // held while an admitted draft enters the table, which then counts it
+	// admitted holds the drafts that were admitted, until they are announced or withdrawn.
+	admitted map[statefs.ID]struct{}
 }
 
-type quotaReservation struct {
-	count int
-	at    time.Duration // the daemon's uptime
-}
-
-// reservationTimeout is when a submit that was admitted and never became an operation is taken to
-// have failed.
-const reservationTimeout = time.Minute
-
-// reserve admits n operations, unless more than most would then wait (0 means no limit). It returns
-// how many wait.
-func (r *queueQuota) reserve(n, most int, ran time.Duration) (waiting int, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for len(r.reservations) > 0 && ran-r.reservations[0].at >= reservationTimeout {
-		r.reserved -= r.reservations[0].count
-		r.reservations = r.reservations[1:]
-	}
-	waiting = r.waiting() + r.reserved
-	if most > 0 && waiting+n > most {
-		return waiting, false
-	}
-	r.reservations = append(r.reservations, quotaReservation{n, ran})
-	r.reserved += n
-	return waiting + n, true
-}
-
-// confirm calls count, which counts an operation as waiting. If the operation is fresh (admitted by
-// reserve), it also releases the reservation.
-func (r *queueQuota) confirm(fresh bool, count func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// settle calls count, which counts drafts as waiting or gives them up, and releases their places.
+func (q *queueQuota) settle(count func(), drafts ...*statefs.Record) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	count()
-	if !fresh || len(r.reservations) == 0 {
-		return
+	for _, rec := range drafts {
+		delete(q.admitted, rec.ID)
 	}
-	r.reserved--
-	if r.reservations[0].count--; r.reservations[0].count == 0 {
-		r.reservations = r.reservations[1:]
+	if len(q.admitted) == 0 {
+		q.admitted = nil // an emptied map keeps the memory of a long list
 	}
 }
 
@@ -77,16 +46,28 @@ const retryAfterFull = 5 * time.Second
 
 // Admit refuses new operations; a list is refused as a whole. It returns a *submit.OptionError for
 // an unknown lane or limit, and a *submit.BusyError for a closed lane or a full queue.
-func (d *Daemon) Admit(all []statefs.Submission) error {
-	if err := d.Lanes.Check(all); err != nil {
+func (d *Daemon) Admit(drafts []*statefs.Record) error {
+	if err := d.Lanes.Check(drafts); err != nil {
 		return err
 	}
-	if waiting, ok := d.queueQuota.reserve(len(all), d.config.MaxQueued, d.uptime()); !ok {
-		text := fmt.Sprintf("The queue is full: %d operations wait, and max_queued is %d", waiting, d.config.MaxQueued)
-		if len(all) > 1 {
-			text += fmt.Sprintf("; these would be %d more", len(all))
+	q, most := &d.queueQuota, d.config.MaxQueued
+	if most == 0 {
+		return nil
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if waiting := d.countWaiting() + len(q.admitted); waiting+len(drafts) > most {
+		text := fmt.Sprintf("The queue is full: %d operations wait, and max_queued is %d", waiting, most)
+		if len(drafts) > 1 {
+			text += fmt.Sprintf("; these would be %d more", len(drafts))
 		}
 		return &submit.BusyError{Text: text, Full: true, RetryAfter: retryAfterFull}
+	}
+	if q.admitted == nil {
+		q.admitted = make(map[statefs.ID]struct{}, len(drafts))
+	}
+	for _, rec := range drafts {
+		q.admitted[rec.ID] = struct{}{}
 	}
 	return nil
 }

@@ -2,6 +2,10 @@ package daemon
 
 import (
 	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,9 +26,9 @@ func TestAdmit(t *testing.T) {
 	b.config.MaxQueued = 2
 	b.start()
 	admit := func(lanes ...string) error {
-		var all []statefs.Submission
+		var all []*statefs.Record
 		for _, lane := range lanes {
-			all = append(all, statefs.Submission{Group: "test", Job: "one", Lane: lane})
+			all = append(all, &statefs.Record{Group: "test", Job: "one", Lane: lane})
 		}
 		return b.daemon.Admit(all)
 	}
@@ -38,14 +42,14 @@ func TestAdmit(t *testing.T) {
 		"job test/one names the lane 'nowhere', which the daemon does not have; it has default, one")
 	refusesOption(admit("all"), "lane",
 		"job test/one names the lane 'all', which the daemon does not have; it has default, one")
-	refusesOption(b.daemon.Admit([]statefs.Submission{{Group: "test", Job: "one", Limits: []string{"tool", "disk"}}}),
+	refusesOption(b.daemon.Admit([]*statefs.Record{{Group: "test", Job: "one", Limits: []string{"tool", "disk"}}}),
 		"limits", "job test/one names the limit 'disk', which the daemon does not have; it has tool")
-	refusesOption(b.daemon.Admit([]statefs.Submission{{
+	refusesOption(b.daemon.Admit([]*statefs.Record{{
 		Group: "test", Job: "one",
 		Steps: []steps.Step{{Name: "a", Lane: "one"}, {Name: "b", Lane: "nowhere"}},
 	}}),
 		"lane", "step b of job test/one names the lane 'nowhere', which the daemon does not have; it has default, one")
-	refusesOption(b.daemon.Admit([]statefs.Submission{{
+	refusesOption(b.daemon.Admit([]*statefs.Record{{
 		Group: "test", Job: "one",
 		Steps: []steps.Step{{Name: "a", Limits: []string{"disk"}}},
 	}}),
@@ -82,7 +86,7 @@ func TestQueueQuotaUnderConcurrentSubmits(t *testing.T) {
 	b.config.MaxQueued = 10
 	b.config.Intake = submit.NewIntake(submit.Config{
 		Tree:  b.tree,
-		Admit: func(all []statefs.Submission) error { return b.daemon.Admit(all) },
+		Admit: func(drafts []*statefs.Record) error { return b.daemon.Admit(drafts) },
 	})
 	b.start()
 	def := b.catalog.Get("test", "one")
@@ -123,27 +127,59 @@ func TestQueueQuotaUnderConcurrentSubmits(t *testing.T) {
 	}
 }
 
-// The reservation of a submit that never became an operation expires.
-func TestQueueQuotaReservationExpires(t *testing.T) {
+// A list that is refused as a whole, or published only in part, leaves the places of what was not published to
+// others. The name of one marker is taken: that of the first, without which nothing is published, or that of the
+// second.
+func TestQueueQuotaAfterAFailedPublish(t *testing.T) {
 	t.Parallel()
-	seen := 1
-	r := queueQuota{waiting: func() int { return seen }}
-	takes := func(n, most int, ran time.Duration, wantWaiting int, want bool) {
-		t.Helper()
-		if waiting, ok := r.reserve(n, most, ran); waiting != wantWaiting || ok != want {
-			t.Errorf("%d of %d after %s: %d wait, let in: %t", n, most, ran, waiting, ok)
-		}
+	for taken, name := range []string{"refused", "in part"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := prepare(t, laneJobs, testHandlers)
+			b.config.Lanes = map[string]LaneConfig{"one": {}}
+			b.config.MaxQueued = 4
+			b.config.Intake = submit.NewIntake(submit.Config{
+				Tree:  b.tree,
+				Admit: func(drafts []*statefs.Record) error { return b.daemon.Admit(drafts) },
+			})
+			b.start()
+			def := b.catalog.Get("test", "one")
+			params, err := def.BindJSON([]byte(`{}`))
+			must(t, err)
+			submitList := func(n int) ([]submit.Outcome, error) {
+				one := submit.Request{Definition: def, Params: params, ForceNew: true}
+				return b.config.Intake.Submit(t.Context(), slices.Repeat([]submit.Request{one}, n)...)
+			}
+			first, err := submitList(1)
+			must(t, err)
+			for second := range 60 { // of the time in the ID, which is that of the submit
+				id, err := statefs.MakeID("test-one", b.now().Add(time.Duration(second)*time.Second), os.Getpid(),
+					first[0].Record.ID.Sequence()+uint64(1+taken))
+				must(t, err)
+				obstacle := filepath.Join(b.tree.JobsDir(), statefs.MarkerName(id, statefs.Queued))
+				must(t, os.Mkdir(obstacle, 0o700))
+				defer os.Remove(obstacle)
+			}
+			_, err = submitList(3)
+			if _, part := errors.AsType[*statefs.PartialPublishError](err); !errors.Is(err, fs.ErrExist) || part != (taken > 0) {
+				t.Fatalf("the list: %v", err)
+			}
+			b.poll("all markers are known", func() bool {
+				listing, err := b.tree.List()
+				must(t, err)
+				return len(listing.Markers) == b.daemon.countWaiting()
+			})
+			left := 4 - b.daemon.countWaiting()
+			if left < 1 || taken == 0 && left != 3 {
+				t.Fatalf("%d places are left", left)
+			}
+			if _, err := submitList(left + 1); err == nil {
+				t.Errorf("there are %d places and one more", left)
+			}
+			_, err = submitList(left)
+			must(t, err)
+		})
 	}
-	takes(2, 4, 0, 3, true)
-	takes(2, 4, time.Second, 3, false)
-	takes(1, 4, time.Second, 4, true)
-	takes(1, 4, time.Second, 4, false)
-	r.confirm(true, func() { seen++ }) // one of the first two
-	takes(1, 4, time.Second, 4, false)
-	takes(1, 4, reservationTimeout, 4, true) // the other one has expired
-	takes(1, 4, reservationTimeout, 4, false)
-	r.confirm(false, func() { seen++ }) // an operation that made no reservation
-	takes(0, 0, reservationTimeout, 5, true)
 }
 
 const failingJobs = `
@@ -168,7 +204,7 @@ func TestRetriesCountAgainstQueueQuota(t *testing.T) {
 	// The marker exists before the count changes; an earlier Admit would leave a reservation
 	// without an operation.
 	b.poll("both are counted", func() bool { return b.daemon.countWaiting() == 2 })
-	one := []statefs.Submission{{Group: "test", Job: "again"}}
+	one := []*statefs.Record{{Group: "test", Job: "again"}}
 	if err := b.daemon.Admit(one); err == nil ||
 		!strings.HasPrefix(err.Error(), "The queue is full: 2 operations wait, and max_queued is 2") {
 		t.Errorf("a third one: %v", err)

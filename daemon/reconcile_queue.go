@@ -186,16 +186,18 @@ type submitListener struct {
 func (l submitListener) Announce(rec *statefs.Record) {
 	if isClosed(l.core.ready) {
 		shown := (&live.Snapshot{ID: rec.ID}).Next(rec, rec.Status)
-		l.core.queueQuota.confirm(true, func() { l.core.live.Announce(shown) })
+		l.core.queueQuota.settle(func() { l.core.live.Announce(shown) }, rec)
 	}
 }
 
 // Withdraw implements statefs.SubmitListener.
 func (l submitListener) Withdraw(recs ...*statefs.Record) {
 	l.admission.Withdraw(recs...)
-	for _, rec := range recs {
-		l.core.live.Withdraw(rec.ID)
-	}
+	l.core.queueQuota.settle(func() {
+		for _, rec := range recs {
+			l.core.live.Withdraw(rec.ID)
+		}
+	}, recs...)
 }
 
 // Created implements statefs.SubmitListener.

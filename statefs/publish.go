@@ -72,10 +72,15 @@ func (t *Tree) Publish(recs ...*Record) error {
 		return nil
 	}
 	if err := t.publish(recs); err != nil {
-		t.handover.activeListener().Withdraw(recs...)
+		t.Discard(slices.DeleteFunc(slices.Clone(recs), t.hasMarker)...) // the daemon takes the others
 		return t.jobsFolderCause(err)
 	}
 	return nil
+}
+
+func (t *Tree) hasMarker(rec *Record) bool {
+	_, err := t.State(rec.ID)
+	return err == nil
 }
 
 // ReadSubmitted is [Tree.ReadRecord], but the record of a submit that was cut off before its marker
@@ -469,7 +474,7 @@ type SubmitListener interface {
 	// Expect is called when an operation with a key gets its number, before the next operation with
 	// a key gets one. It is also called with all operations of a list before the first is visible.
 	Expect(recs ...*Record)
-	// Withdraw is called with expected or announced operations that are not submitted, or not all of them now.
+	// Withdraw is called with drafts that are not submitted, or not now, whether expected or announced.
 	Withdraw(recs ...*Record)
 	// Announce is called with the record of an operation before its marker is visible. Created follows, or
 	// Withdraw. The record is read-only, and only until Announce returns.

@@ -187,7 +187,7 @@ func (s *service) open(ctx context.Context) (err error) {
 	intake := submit.NewIntake(submit.Config{
 		Tree: s.tree, KeyAge: c.Upkeep.IdempotencyAge, Total: s.total,
 		// s.daemon is set before the first request is served
-		Admit: func(all []statefs.Submission) error { return s.daemon.Admit(all) },
+		Admit: func(drafts []*statefs.Record) error { return s.daemon.Admit(drafts) },
 	})
 	s.daemon, err = daemon.New(daemon.Config{
 		Keepers: keepers, Intake: intake,

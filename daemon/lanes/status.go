@@ -95,17 +95,16 @@ const RetryAfterClosed = time.Minute
 
 // Check refuses new operations; a list is refused as a whole. It returns a *submit.OptionError for
 // an unknown lane or limit, and a *submit.BusyError for a closed lane.
-func (l *Lanes) Check(all []statefs.Submission) error {
+func (l *Lanes) Check(drafts []*statefs.Record) error {
 	holds := *l.holds.Load()
-	for i := range all {
-		s := &all[i]
-		name := cmp.Or(s.Lane, statefs.DefaultLane)
-		job := s.Group + "/" + s.Job
-		if err := l.checkNames("job "+job, name, s.Limits); err != nil {
+	for _, rec := range drafts {
+		name := cmp.Or(rec.Lane, statefs.DefaultLane)
+		job := rec.Group + "/" + rec.Job
+		if err := l.checkNames("job "+job, name, rec.Limits); err != nil {
 			return err
 		}
-		for i := range s.Steps {
-			step := &s.Steps[i]
+		for i := range rec.Steps {
+			step := &rec.Steps[i]
 			if err := l.checkNames("step "+step.Name+" of job "+job, cmp.Or(step.Lane, name), step.Limits); err != nil {
 				return err
 			}

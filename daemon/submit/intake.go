@@ -25,10 +25,10 @@ type Config struct {
 	KeyAge time.Duration
 	// Total returns the number of items of an operation if it is known at submit; nil if it never is.
 	Total func(*catalog.Definition, catalog.Params) *int64
-	// Admit is called before new operations are made, once for all of a list. An error, such as a
-	// [*BusyError], refuses them; nil accepts all. It is not called for submits that get an existing
-	// operation.
-	Admit func([]statefs.Submission) error
+	// Admit is called with the drafts of new operations, once for all of a list. An error, such as a
+	// [*BusyError], refuses them; nil accepts all, and they are published or discarded next. It is not
+	// called for submits that get an existing operation.
+	Admit func(drafts []*statefs.Record) error
 }
 
 // BusyError means that no new operations are accepted at the moment.

@@ -377,7 +377,7 @@ func TestAdmit(t *testing.T) {
 	busy := &BusyError{Text: "full", Full: true}
 	var asked []int
 	d := newDesk(t, func(c *Config) {
-		c.Admit = func(fresh []statefs.Submission) error {
+		c.Admit = func(fresh []*statefs.Record) error {
 			if asked = append(asked, len(fresh)); len(asked) > 1 {
 				return busy
 			}

@@ -300,10 +300,10 @@ func (r *round) admit() error {
 	if r.in.config.Admit == nil || len(r.drafts) == 0 {
 		return nil
 	}
-	fresh := make([]statefs.Submission, 0, len(r.drafts))
+	fresh := make([]*statefs.Record, 0, len(r.drafts))
 	for i := range r.entries {
-		if r.entries[i].draft != nil && !r.entries[i].request.SkipAdmission {
-			fresh = append(fresh, r.entries[i].submission)
+		if e := &r.entries[i]; e.draft != nil && !e.request.SkipAdmission {
+			fresh = append(fresh, e.draft)
 		}
 	}
 	if len(fresh) == 0 {
