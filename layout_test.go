@@ -173,6 +173,12 @@ var imports = []row{
 		[]string{bbolt},
 		"an index of what has ended, made from the records; it knows neither what runs nor HTTP",
 	},
+	{
+		"daemon/effect", 2,
+		[]string{"statefs"},
+		nil,
+		"clients that wait for what becomes of their requests, in memory; what becomes of them the daemon decides",
+	},
 	{"daemon/alarm", 1, nil, []string{xsys}, "rings when a deadline comes; what its keys mean it does not know"},
 
 	{
@@ -232,7 +238,7 @@ var imports = []row{
 		[]string{
 			"statefs", "statefs/watch", "daemon/history", "daemon/events", "stream",
 			"catalog/param", "statefs/api",
-			"catalog", "daemon/submit", "daemon/acts", "control/web", "control/front", "daemon/tally", "statefs/steps",
+			"catalog", "daemon/submit", "daemon/acts", "daemon/effect", "control/web", "control/front", "daemon/tally", "statefs/steps",
 			"statefs/machine", "statefs/files",
 		},
 		[]string{websocket},
@@ -268,7 +274,7 @@ var imports = []row{
 		[]string{
 			"statefs", "statefs/watch", "daemon/history", "daemon/events", "stream", "catalog/schedule",
 			"catalog/param", "statefs/api", "statefs/steps", "statefs/machine", "statefs/files",
-			"catalog", "daemon/submit", "daemon/acts", "daemon/decide", "daemon/keeper", "daemon/queue", "daemon/breaker",
+			"catalog", "daemon/submit", "daemon/acts", "daemon/decide", "daemon/effect", "daemon/keeper", "daemon/queue", "daemon/breaker",
 			"daemon/tally", "daemon/live", "daemon/alarm", "daemon/lanes", "daemon/trigger", "daemon/delivery", "daemon/work",
 		},
 		[]string{xsys},

@@ -2,7 +2,6 @@ package control
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon/acts"
+	"github.com/jobdir/jobdir/daemon/effect"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/api"
 )
@@ -42,7 +42,6 @@ func markForeign(a *api.Answer) {
 // actions are the requests about live operations.
 type actions struct {
 	tree  *statefs.Tree
-	hub   *hub
 	view  *viewer
 	live  *liveTable
 	pages *pages
@@ -63,8 +62,8 @@ func (s *actions) observedState(id statefs.ID) (state statefs.State, foreign boo
 
 // writeRequest writes a request. If it would change nothing, it is not written: the reply says so, or with strict the
 // error.
-func (s *actions) writeRequest(ctx context.Context, id statefs.ID, ask statefs.Action, args json.RawMessage,
-	strict bool,
+func (s *actions) writeRequest(id statefs.ID, ask statefs.Action, args json.RawMessage, strict bool,
+	waiter *effect.Waiter,
 ) (api.Answer, error) {
 	out := newActionReply(id, ask)
 	state, foreign, err := s.observedState(id)
@@ -92,7 +91,7 @@ func (s *actions) writeRequest(ctx context.Context, id statefs.ID, ask statefs.A
 			return out, nil
 		}
 	}
-	err = s.tree.Request(ctx, id, ask, args)
+	err = s.tree.RequestThen(id, ask, args, waiter.Made)
 	if errors.Is(err, statefs.ErrNotLive) {
 		return out, s.alreadyEnded(id)
 	}
@@ -197,7 +196,7 @@ func (s *actions) control(w *front.Response, r *front.Request) error {
 			Step: c.Get("step"), Reason: c.Get("reason"),
 			By: cmp.Or(requester(r), c.Get("by")),
 		}
-		out, _, err := s.requestStepAction(r.Context(), id, statefs.Action(action), args)
+		out, err := s.requestStepAction(id, statefs.Action(action), args, nil)
 		if err != nil {
 			return withRetryHint(err, id, action)
 		}
@@ -207,7 +206,7 @@ func (s *actions) control(w *front.Response, r *front.Request) error {
 	if err := c.Err(); err != nil {
 		return err
 	}
-	out, err := s.writeRequest(r.Context(), id, ask, nil, strict)
+	out, err := s.writeRequest(id, ask, nil, strict, nil)
 	if err != nil {
 		return withRetryHint(err, id, action)
 	}
@@ -257,30 +256,22 @@ func (s *actions) requestAction(w *front.Response, r *front.Request) error {
 	id, q := idAndQuery(r, known...)
 	wait := q.Wait()
 	ask, strict := actionOptions(ask, q)
-	params, args := actionParams(ask, q)
+	args := actionParams(ask, q)
 	if err := q.Err(); err != nil {
 		return err
 	}
-	f := s.hub.follow(id, viewEnd)
-	defer f.close()
-	outcome := statefs.Outcome{Action: ask, Params: params}
-	var err error
-	if wait > 0 { // without a wait, nothing is compared with the record
-		if outcome.Before, err = recordOf(s.tree, id); err != nil {
-			return err
-		}
-	}
-	out, err := s.writeRequest(r.Context(), id, ask, args, strict)
+	waiter := s.awaitRequest(id, ask, wait)
+	defer waiter.Leave()
+	out, err := s.writeRequest(id, ask, args, strict, waiter)
 	if err != nil {
 		return err
 	}
-	return s.sendActionReply(w, r, f, outcome, out, wait)
+	return s.sendActionReply(w, r, waiter, out, wait)
 }
 
-// actionParams parses the parameters of an action. It returns them also as the arguments of the request file, nil if
-// none is given.
-func actionParams(ask statefs.Action, q *front.Query) (params map[string]int, args json.RawMessage) {
-	params = make(map[string]int)
+// actionParams parses the parameters of an action into the arguments of the request file, nil if none is given.
+func actionParams(ask statefs.Action, q *front.Query) (args json.RawMessage) {
+	params := make(map[string]int)
 	for _, param := range ask.Spec().Params {
 		if !q.Has(param.Name) {
 			continue
@@ -296,7 +287,7 @@ func actionParams(ask statefs.Action, q *front.Query) (params map[string]int, ar
 	if len(params) > 0 {
 		args, _ = json.Marshal(params) // numbers always encode
 	}
-	return params, args
+	return args
 }
 
 // confirmControl answers a navigation to GET /{group}/control with parameters.

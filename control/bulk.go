@@ -241,9 +241,9 @@ func (s *bulks) bulkAction(r *front.Request, action string) func(context.Context
 				_, err := s.retry.resubmit(r, id, false, "") //nolint:contextcheck // the context of r
 				return err
 			}
-			return s.act.requestRetry(ctx, r, id)
+			return s.act.requestRetry(r, id)
 		}
-		_, err := s.act.writeRequest(ctx, id, statefs.Action(action), nil, true)
+		_, err := s.act.writeRequest(id, statefs.Action(action), nil, true, nil)
 		return err
 	}
 }

@@ -3,189 +3,64 @@ package control
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
-	"time"
 
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/statefs/steps"
 )
 
-// pendingAction is a request that a client waits for, and that the test carries out as the daemon.
-type pendingAction struct {
-	*work
-	action  statefs.Action
-	answers chan reply
-	taken   statefs.TakenRequest
-}
-
-// await sends a request with a wait, and takes it as the daemon does.
-func (w *work) await(ask statefs.Action, query, body string) *pendingAction {
-	w.rig.t.Helper()
-	a := &pendingAction{work: w, action: ask, answers: make(chan reply, 1)}
-	go func() { a.answers <- w.rig.do("POST", w.path("/"+string(ask)+"?wait=5m"+query), body) }()
-	w.rig.until("the request is there", func() bool { return w.rig.tree.Requested(w.id, ask) })
-	a.take()
-	return a
-}
-
-func (a *pendingAction) take() {
-	a.rig.t.Helper()
-	var ok bool
-	var err error
-	a.taken, ok, err = a.rig.owner.Requests.Take(a.id, a.action)
-	must(a.rig.t, err)
-	if !ok {
-		a.rig.t.Fatal("the request is gone")
+// A client that waits is answered with the outcome that the daemon has, and not before.
+func TestRequestsAreAnsweredByTheirOutcome(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	w := r.submit()
+	answers := make(chan reply, 1)
+	await := func(ask statefs.Action, query string) {
+		t.Helper()
+		go func() { answers <- r.do("POST", w.path("/"+string(ask)+"?"+query), "") }()
+		r.until("the request is there", func() bool { return r.tree.Requested(w.id, ask) })
+		_, ok, err := r.owner.Requests.Take(w.id, ask)
+		must(t, err)
+		if !ok {
+			t.Fatal("the request is gone")
+		}
 	}
-}
-
-// wantPending fails the test if the client is answered before three later requests are.
-func (a *pendingAction) wantPending(when string) {
-	a.rig.t.Helper()
+	want := func(status int, state statefs.State, effective, pending bool) {
+		t.Helper()
+		a := <-answers
+		out := a.json(t)
+		isPending, _ := out["pending"].(bool)
+		if a.status != status || out["state"] != string(state) || out["took_effect"] != effective || isPending != pending {
+			t.Errorf("%d %s, want %d %s, %t", a.status, a.body, status, state, effective)
+		}
+	}
+	await(statefs.Pause, "wait=5m")
 	for range 3 {
-		a.rig.get(a.path(""))
+		r.get(w.path(""))
 	}
 	select {
-	case got := <-a.answers:
-		a.rig.t.Fatalf("%s is answered %s: %s", a.action, when, got.body)
+	case got := <-answers:
+		t.Fatalf("answered before the outcome: %s", got.body)
 	default:
 	}
-}
+	w.settle(statefs.Paused, true)
+	want(200, statefs.Paused, true, false)
+	await(statefs.Prioritize, "wait=5m&priority=7")
+	w.settle(statefs.Queued, false)
+	want(200, statefs.Queued, false, false)
+	await(statefs.Cancel, "wait=1ms")
+	want(202, statefs.Queued, false, true)
 
-// drop marks the request as carried out, with or without an effect, and checks the answer.
-func (a *pendingAction) drop(state statefs.State, effect bool) {
-	a.rig.t.Helper()
-	must(a.rig.t, a.rig.owner.Requests.Drop(a.taken))
-	a.wantAnswer(state, effect)
-}
-
-func (a *pendingAction) wantAnswer(state statefs.State, effect bool) {
-	a.rig.t.Helper()
-	got := <-a.answers
-	if out := got.json(a.rig.t); got.status != 200 || out["state"] != string(state) || out["took_effect"] != effect ||
-		out["success"] != true {
-		a.rig.t.Errorf("%s: %d %s, want %s, %t", a.action, got.status, got.body, state, effect)
+	r.played.mu.Lock()
+	r.played.undurable = statefs.ForceCancel
+	r.played.mu.Unlock()
+	a := r.do("POST", w.path("/cancel?wait=1ms&force=true"), "")
+	out := a.json(t)
+	message, _ := out["message"].(string)
+	if a.status != 200 || out["took_effect"] != true || out["durable"] != false || out["pending"] != nil ||
+		!strings.HasSuffix(message, ": its work has ended, and the daemon could not make that durable yet") {
+		t.Errorf("on a full disk: %d %s", a.status, a.body)
 	}
-}
-
-// goes makes a transition: in the record and, unless it is the end, of the marker.
-func (w *work) goes(from statefs.State, causes ...statefs.Cause) statefs.State {
-	w.rig.t.Helper()
-	at := from
-	w.change(func(rec *statefs.Record) {
-		for _, cause := range causes {
-			must(w.rig.t, rec.Apply(at, cause, time.Now()))
-			at = rec.Status
-		}
-	})
-	if at.Live() && at != from {
-		must(w.rig.t, w.rig.owner.Move(w.id, from, at))
-	} else if !at.Live() {
-		must(w.rig.t, w.rig.owner.RemoveMarker(w.id, from))
-	}
-	return at
-}
-
-func (a *pendingAction) recordAction() {
-	a.rig.t.Helper()
-	a.change(func(rec *statefs.Record) {
-		rec.ActionRecords = append(rec.ActionRecords, steps.ActionRecord{Action: string(a.action), At: time.Now()})
-	})
-}
-
-// A client is answered when the effect is durable, not when the marker shows it, and not after a change with another
-// cause.
-func TestEffects(t *testing.T) {
-	t.Parallel()
-	r := setup(t)
-	w := r.submit()
-
-	a := w.await(statefs.Pause, "", "")
-	w.goes(statefs.Queued, statefs.CausePause)
-	a.wantPending("before the pause is durable")
-	a.drop(statefs.Paused, true)
-
-	a = w.await(statefs.Resume, "", "")
-	w.goes(statefs.Paused, statefs.CauseRelease)
-	a.wantPending("before the resume is durable")
-	a.drop(statefs.Queued, true)
-
-	a = w.await(statefs.Pause, "", "")
-	w.goes(statefs.Queued, statefs.CausePause, statefs.CauseRelease) // resumed before the server observes the pause
-	a.drop(statefs.Queued, false)
-
-	a = w.await(statefs.Prioritize, "&priority=7", "")
-	w.change(func(rec *statefs.Record) { rec.Priority = 7 })
-	a.wantPending("before the priority is durable")
-	a.drop(statefs.Queued, true)
-	a = w.await(statefs.Prioritize, "", "") // already the first
-	a.drop(statefs.Queued, true)
-	a = w.await(statefs.Prioritize, "&priority=8", "")
-	w.goes(statefs.Queued, statefs.CauseStart) // too late
-	a.drop(statefs.Running, false)
-
-	a = w.await(statefs.Cancel, "", "")
-	a.wantPending("before the work has ended")
-	must(t, r.owner.Requests.Drop(a.taken))
-	a.wantPending("before the work has ended, and its marker is gone")
-	w.goes(statefs.Running, statefs.CauseCancel)
-	a.wantAnswer(statefs.Cancelled, true)
-}
-
-func TestOtherTransitionsAreNoEffect(t *testing.T) {
-	t.Parallel()
-	r := setup(t)
-	w := r.submit()
-	w.goes(statefs.Queued, statefs.CauseStart)
-	w.goes(statefs.Running, statefs.CauseRetryLater)
-	a := w.await(statefs.Retry, "", "")
-	w.goes(statefs.FailedRetryable, statefs.CauseDue) // by its deadline, not by the request
-	a.drop(statefs.Queued, false)
-
-	w.goes(statefs.Queued, statefs.CauseStart)
-	w.goes(statefs.Running, statefs.CauseRetryLater)
-	a = w.await(statefs.Retry, "", "")
-	// and fails again at once
-	w.goes(statefs.FailedRetryable, statefs.CauseRetry, statefs.CauseStart, statefs.CauseRetryLater)
-	a.drop(statefs.FailedRetryable, true)
-
-	a = w.await(statefs.Pause, "", "")
-	w.goes(statefs.FailedRetryable, statefs.CauseExpired)
-	a.wantAnswer(statefs.Failed, false)
-
-	gate := r.film(statefs.WaitingApproval, atPublish)
-	a = gate.await(statefs.Approve, "", "{}")
-	a.drop(statefs.WaitingApproval, false) // the daemon refuses it
-	gate.goes(statefs.WaitingApproval, statefs.CauseCancel)
-}
-
-// A reject has taken effect when the operation has ended; the record contains the action earlier.
-func TestStepActionEffects(t *testing.T) {
-	t.Parallel()
-	r := setup(t)
-	gate := r.film(statefs.WaitingApproval, atPublish)
-	a := gate.await(statefs.Reject, "", "{}")
-	a.recordAction()
-	a.wantPending("before the operation has ended")
-	gate.goes(statefs.WaitingApproval, statefs.CauseReject)
-	a.wantAnswer(statefs.Failed, true)
-
-	gate = r.film(statefs.WaitingApproval, atPublish)
-	a = gate.await(statefs.Approve, "", "{}")
-	a.recordAction()
-	a.wantPending("before the marker says so")
-	gate.goes(statefs.WaitingApproval, statefs.CauseApprove)
-	// A starting daemon repeats requests that its predecessor had taken.
-	_, err := r.owner.Requests.Restore()
-	must(t, err)
-	a.wantPending("before the next daemon has looked")
-	a.take()
-	a.drop(statefs.Queued, true)
-
-	gate = r.film(statefs.WaitingApproval, atPublish)
-	a = gate.await(statefs.Reject, "", "{}")
-	gate.goes(statefs.WaitingApproval, statefs.CauseApprove) // by an earlier approve
-	a.drop(statefs.Queued, false)
 }
 
 // Every change of an operation accepts wait, and refuses an invalid one.

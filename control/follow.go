@@ -47,7 +47,6 @@ type followedFile int
 const (
 	theLog followedFile = iota
 	theRecord
-	theRequest // in taken/
 	theProgress
 	followedFiles
 )

@@ -157,9 +157,11 @@ func TestActionsOnForeignOperations(t *testing.T) {
 	ask("pause")
 	must(t, os.Rename(filepath.Join(r.tree.JobsDir(), statefs.MarkerName(w.id, statefs.Running)),
 		filepath.Join(r.tree.JobsDir(), statefs.MarkerName(w.id, statefs.Paused))))
+	w.settle(statefs.Paused, true)
 	check(<-answers, 200, "paused", true, "")
 	must(t, os.Remove(filepath.Join(r.tree.JobsDir(), statefs.RequestName(w.id, statefs.Cancel))))
 	ask("cancel")
 	must(t, os.Remove(filepath.Join(r.tree.JobsDir(), statefs.MarkerName(w.id, statefs.Paused))))
+	w.settle("", false)
 	check(<-answers, 200, nil, nil, "; it has ended since")
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/control/front"
+	"github.com/jobdir/jobdir/daemon/effect"
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/api"
@@ -21,9 +22,13 @@ import (
 type operationStatus interface {
 	// RecordUnreadable notifies the daemon that the record of a live operation is unusable or gone.
 	RecordUnreadable(id statefs.ID)
-	// CarriedOut returns the requests that the daemon has carried out and could not make durable yet, as on a full
-	// disk. managed reports whether it manages the operation.
-	CarriedOut(id statefs.ID) (requests statefs.NameSet, managed bool)
+	// Manages reports whether the daemon manages an operation.
+	Manages(id statefs.ID) bool
+	// AwaitRequest registers for the outcome of a request that is about to be made.
+	AwaitRequest(id statefs.ID, ask statefs.Action) *effect.Waiter
+	// CarriedOut reports whether the daemon has carried a request out and could not make that durable yet, as on a
+	// full disk.
+	CarriedOut(id statefs.ID, ask statefs.Action) bool
 	// Waiting returns why a live operation does not run; false when it runs or is unknown to the daemon.
 	Waiting(id statefs.ID) (statefs.Waiting, bool)
 }
@@ -92,8 +97,7 @@ func (s *viewer) addRecord(out *api.Operation, live bool) (err error) {
 		return err
 	}
 	if live && missing {
-		_, managed := s.daemon.CarriedOut(out.ID)
-		if out.Foreign = out.ID.PID() != os.Getpid() && !managed; !out.Foreign {
+		if out.Foreign = out.ID.PID() != os.Getpid() && !s.daemon.Manages(out.ID); !out.Foreign {
 			s.daemon.RecordUnreadable(out.ID)
 		}
 		return nil

@@ -22,6 +22,7 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/control/front"
+	"github.com/jobdir/jobdir/daemon/effect"
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/daemon/tally"
@@ -113,6 +114,7 @@ type rig struct {
 	done   chan struct{}
 	err    error // of Serve, once done is closed
 	logged *logBuffer
+	played *daemonStatus
 }
 
 // daemonStatus plays a healthy daemon.
@@ -140,6 +142,8 @@ type daemonStatus struct {
 	seen      []history.Live              // foreign markers whose state is known
 	listing   bool                        // LiveIndex has no live table
 	follow    map[follows]int
+	waiters   effect.Waiters
+	undurable statefs.Action  // what is carried out and not durable
 	why       statefs.Waiting // why every operation waits
 }
 
@@ -260,10 +264,20 @@ func (d *daemonStatus) Ready() <-chan struct{} {
 
 func (d *daemonStatus) States() map[statefs.State]int { return d.tally.States() }
 
-func (d *daemonStatus) CarriedOut(id statefs.ID) (statefs.NameSet, bool) {
+func (d *daemonStatus) Manages(id statefs.ID) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return 0, slices.ContainsFunc(d.live, func(l history.Live) bool { return l.ID == id })
+	return slices.ContainsFunc(d.live, func(l history.Live) bool { return l.ID == id })
+}
+
+func (d *daemonStatus) AwaitRequest(id statefs.ID, ask statefs.Action) *effect.Waiter {
+	return d.waiters.Await(id, ask, func(statefs.ID) {})
+}
+
+func (d *daemonStatus) CarriedOut(_ statefs.ID, ask statefs.Action) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return ask == d.undurable
 }
 
 func (d *daemonStatus) Stats() api.LiveStats {
@@ -368,13 +382,13 @@ func setupAt(t *testing.T, dir string, change ...func(*Config)) *rig {
 		},
 	})
 	intake.Ready()
-	played := &daemonStatus{ready: true, known: make(chan struct{}), owner: r.owner, history: index}
-	r.owner.SetSubmitListener(played)
-	close(played.known)
-	playedLanes{played}.Apply()
+	r.played = &daemonStatus{ready: true, known: make(chan struct{}), owner: r.owner, history: index}
+	r.owner.SetSubmitListener(r.played)
+	close(r.played.known)
+	playedLanes{r.played}.Apply()
 	r.config = Config{
 		Intake: intake,
-		Tree:   r.tree, Catalog: jobs, Daemon: played.parts(), Version: "v1.2.3", History: index,
+		Tree:   r.tree, Catalog: jobs, Daemon: r.played.parts(), Version: "v1.2.3", History: index,
 		Logger: slog.New(slog.NewTextHandler(r.logged, nil)),
 	}
 	for _, f := range change {
@@ -563,6 +577,18 @@ func (r *rig) take(text string) *work {
 	id, err := statefs.ParseID(text)
 	must(r.t, err)
 	return &work{rig: r, id: id}
+}
+
+// settle answers the clients that wait for requests of the operation, as the daemon does.
+func (w *work) settle(state statefs.State, effective bool) {
+	w.rig.t.Helper()
+	w.rig.until("a client waits for its request", func() (there bool) {
+		w.rig.played.waiters.Settle(w.id, func(r effect.Request) (effect.Outcome, bool) {
+			there = there || r.Made
+			return effect.Outcome{TookEffect: effective, State: state}, r.Made
+		})
+		return there
+	})
 }
 
 // start starts the operation as the daemon does.

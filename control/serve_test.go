@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -217,6 +216,7 @@ func TestWaitForTheEffect(t *testing.T) {
 	}
 	paused := await("pause", "30s")
 	act(statefs.Pause, statefs.Running, statefs.Paused)
+	w.settle(statefs.Paused, true)
 	check(<-paused, 200, "paused", true)
 
 	// The operation is paused already: no request is written, with and without a wait; strict makes it an error.
@@ -238,6 +238,7 @@ func TestWaitForTheEffect(t *testing.T) {
 
 	resumed := await("resume", "30")
 	act(statefs.Resume, statefs.Paused, statefs.Running)
+	w.settle(statefs.Running, true)
 	check(<-resumed, 200, "running", true)
 
 	over := <-await("pause", "10ms")
@@ -249,6 +250,7 @@ func TestWaitForTheEffect(t *testing.T) {
 	cancelled := await("cancel", "1m")
 	act(statefs.Cancel, "", "")
 	w.finish()
+	w.settle(statefs.Completed, false)
 	check(<-cancelled, 200, "completed", false) // it completed before the cancel
 	r.problem(r.do("POST", w.path("/pause?wait=1s"), ""), 404, "not found or already finished")
 	r.problem(r.do("POST", w.path("/pause?wait=soon"), ""), 400, "Invalid parameter 'wait'")
@@ -360,36 +362,3 @@ func (panicking) DiskFailed(error) {}
 func (panicking) Health() api.Health { panic("health") }
 
 func (panicking) Sweep(context.Context, bool) ([]statefs.Finding, error) { panic(http.ErrAbortHandler) }
-
-// A resume takes effect also when the operation ends before the server observes it running.
-func TestResumeOfOperationThatEndsAtOnce(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		causes []statefs.Cause
-		effect bool
-	}{
-		{[]statefs.Cause{statefs.CauseResume, statefs.CauseDone}, true},
-		{[]statefs.Cause{statefs.CauseFailed}, false}, // its command was killed during the pause
-	} {
-		r := setup(t)
-		w := r.submit().start()
-		rec, err := r.tree.ReadRecord(w.id)
-		must(t, err)
-		must(t, rec.Apply(statefs.Running, statefs.CausePause, time.Now()))
-		must(t, errors.Join(r.owner.WriteRecord(rec), r.owner.Move(w.id, statefs.Running, statefs.Paused)))
-		answered := make(chan reply, 1)
-		go func() { answered <- r.do("POST", w.path("/resume?wait=30s"), "") }()
-		r.until("the request", func() bool {
-			sight, err := r.tree.ObserveAll(w.id)
-			must(t, err)
-			return len(sight.Requests) == 1
-		})
-		for _, cause := range c.causes {
-			must(t, rec.Apply(rec.Status, cause, time.Now()))
-		}
-		must(t, errors.Join(r.owner.WriteRecord(rec), r.owner.RemoveMarker(w.id, statefs.Paused)))
-		if a := <-answered; a.json(t)["took_effect"] != c.effect || a.json(t)["state"] != string(rec.Status) {
-			t.Errorf("after %q: %s", c.causes, a.body)
-		}
-	}
-}

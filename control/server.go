@@ -130,7 +130,7 @@ func (s *Server) connect(c *Config) {
 	s.start = &starter{
 		tree: c.Tree, catalog: c.Catalog, intake: c.Intake, view: view, wait: wait, streams: s.streams, pages: s.pages,
 	}
-	s.act = &actions{tree: c.Tree, hub: s.hub, view: view, live: s.live, pages: s.pages}
+	s.act = &actions{tree: c.Tree, view: view, live: s.live, pages: s.pages}
 	s.retry = &retries{tree: c.Tree, catalog: c.Catalog, intake: c.Intake, view: view, start: s.start, act: s.act}
 	s.retention = &retention{tree: c.Tree, view: view, live: s.live, daemon: d.Retention}
 	s.bulks = &bulks{

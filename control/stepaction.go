@@ -2,7 +2,6 @@ package control
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"io/fs"
 	"net/http"
@@ -11,6 +10,7 @@ import (
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon/acts"
+	"github.com/jobdir/jobdir/daemon/effect"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/api"
 )
@@ -24,13 +24,13 @@ func (s *actions) stepAction(w *front.Response, r *front.Request) error {
 		return err
 	}
 	ask := statefs.Action(path.Base(r.URL.Path))
-	f := s.hub.follow(id, viewEnd)
-	defer f.close()
-	out, before, err := s.requestStepAction(r.Context(), id, ask, args)
+	waiter := s.awaitRequest(id, ask, wait)
+	defer waiter.Leave()
+	out, err := s.requestStepAction(id, ask, args, waiter)
 	if err != nil {
 		return err
 	}
-	return s.sendActionReply(w, r, f, statefs.Outcome{Action: ask, Before: before}, out, wait)
+	return s.sendActionReply(w, r, waiter, out, wait)
 }
 
 // argsFrom returns the arguments of a request: the body, and the step that the URL may name. The requester is the owner
@@ -63,42 +63,41 @@ func requester(r *front.Request) string {
 	return by
 }
 
-// requestStepAction checks and writes a person's request about a step. before is the record before the request.
-func (s *actions) requestStepAction(ctx context.Context, id statefs.ID, ask statefs.Action,
-	args statefs.Args,
-) (out api.Answer, before *statefs.Record, err error) {
+// requestStepAction checks and writes a person's request about a step.
+func (s *actions) requestStepAction(id statefs.ID, ask statefs.Action, args statefs.Args, waiter *effect.Waiter,
+) (out api.Answer, err error) {
 	rec, err := statefs.ReadSubmitted(s.tree, id)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if _, live := s.tree.State(id); live != nil {
-			return out, before, s.alreadyEnded(id)
+			return out, s.alreadyEnded(id)
 		}
 		// The program of a foreign operation decides for itself.
 	case err != nil && !isUnreadable(err):
-		return out, before, err
+		return out, err
 	case err == nil:
 		state, err := s.tree.State(id)
 		if errors.Is(err, statefs.ErrNotLive) && rec.Status.Terminal() {
 			state, err = rec.Status, nil
 		}
 		if err != nil {
-			return out, before, err
+			return out, err
 		}
 		if args, err = acts.Check(s.view.definitionOf(rec), rec, state, ask, args); err != nil {
-			return out, before, stepActionError(err, id, state)
+			return out, stepActionError(err, id, state)
 		}
-		before, args.Unnamed = rec, args.By == "" // not recorded as the user of the daemon, who owns the file
+		args.Unnamed = args.By == "" // not recorded as the user of the daemon, who owns the file
 	}
 	line, err := args.JSON()
 	if err != nil {
-		return out, before, err
+		return out, err
 	}
-	err = s.tree.Request(ctx, id, ask, line)
+	err = s.tree.RequestThen(id, ask, line, waiter.Made)
 	if errors.Is(err, statefs.ErrNotLive) {
-		return out, before, s.alreadyEnded(id)
+		return out, s.alreadyEnded(id)
 	}
 	out = newActionReply(id, ask)
-	if before == nil && err == nil {
+	if rec == nil && err == nil {
 		if foreign, _ := s.live.isForeign(id); foreign {
 			markForeign(&out)
 		}
@@ -106,16 +105,16 @@ func (s *actions) requestStepAction(ctx context.Context, id statefs.ID, ask stat
 	if out.Step = args.Step; out.Step != "" {
 		out.Message += ", step " + front.Printable(args.Step, 64)
 	}
-	return out, before, err
+	return out, err
 }
 
 // requestRetry requests a retry of one live operation of a bulk request.
-func (s *actions) requestRetry(ctx context.Context, r *front.Request, id statefs.ID) error {
+func (s *actions) requestRetry(r *front.Request, id statefs.ID) error {
 	if rec, err := s.tree.ReadRecord(id); err != nil || len(rec.Steps) == 0 {
-		_, err := s.writeRequest(ctx, id, statefs.Retry, nil, true)
+		_, err := s.writeRequest(id, statefs.Retry, nil, true, nil)
 		return err
 	}
-	_, _, err := s.requestStepAction(ctx, id, statefs.Retry, statefs.Args{By: requester(r)})
+	_, err := s.requestStepAction(id, statefs.Retry, statefs.Args{By: requester(r)}, nil)
 	return err
 }
 

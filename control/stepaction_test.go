@@ -258,6 +258,7 @@ func TestStepActionWaitsForEffect(t *testing.T) {
 			must(t, r.owner.Move(w.id, statefs.FailedManual, to))
 		}
 		must(t, r.owner.Requests.Drop(taken))
+		w.settle(to, true)
 		return <-answers
 	}
 	for _, ask := range []statefs.Action{statefs.Set, statefs.Set, statefs.Skip} {

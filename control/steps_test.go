@@ -130,6 +130,7 @@ func TestATrailingOperationIsCompleted(t *testing.T) {
 	must(t, r.owner.WriteEnd(rec))
 	must(t, r.owner.RemoveMarker(rec.ID, statefs.Trailing))
 	must(t, r.owner.Requests.Drop(taken))
+	w.settle(statefs.Completed, true)
 	if a := <-answers; a.status != 200 || a.json(t)["took_effect"] != true || a.json(t)["state"] != "completed" {
 		t.Errorf("cancel: %d %s", a.status, a.body)
 	}

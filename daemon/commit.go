@@ -174,23 +174,31 @@ func (c *core) persist(op *operation) error {
 	return c.dropDoneRequests(op)
 }
 
-// dropDoneRequests removes the requests that have taken effect.
+// dropDoneRequests removes the requests that have taken effect, and answers the clients that wait for them.
 func (c *core) dropDoneRequests(op *operation) error {
 	for len(op.doneRequests) > 0 {
 		done := op.doneRequests[0]
 		needed := func(r *request) bool { return r.Action == done.Action } // both share one file in taken/
 		if !slices.ContainsFunc(op.unsettled(), needed) {
-			if err := c.drop(done); err != nil {
+			if err := c.drop(op, done); err != nil {
 				return err
 			}
 		}
 		op.doneRequests = op.doneRequests[1:]
 	}
+	c.settleRequests(op)
 	return nil
 }
 
 // drop removes a request for good.
-func (c committer) drop(taken statefs.TakenRequest) error { return c.owner.Requests.Drop(taken) }
+func (c *core) drop(op *operation, r *request) error {
+	if err := c.owner.Requests.Drop(r.TakenRequest); err != nil {
+		return err
+	}
+	r.dropped = true
+	c.waiters.Note(op.id(), r.Action, r.At.Args, r.carriedOut)
+	return nil
+}
 
 // syncBatches syncs the records that batch submits have not synced yet. It is called once recovery has restored
 // what a power cut destroyed of them.

@@ -11,6 +11,7 @@ import (
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/daemon/decide"
 	"github.com/jobdir/jobdir/daemon/delivery"
+	"github.com/jobdir/jobdir/daemon/effect"
 	"github.com/jobdir/jobdir/daemon/trigger"
 	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
@@ -242,10 +243,11 @@ func (e *ends) cleanUp(op *operation) error {
 	e.closeLog(op)
 	var errs []error
 	for _, r := range op.unsettled() {
-		errs = append(errs, e.drop(r.TakenRequest))
+		errs = append(errs, e.drop(op, r))
 	}
 	op.pendingRequests, op.awaiting = nil, nil
 	errs = append(errs, e.dropDoneRequests(op), e.owner.Output.RemoveEmptyLog(op.id(), ""))
+	e.waiters.Settle(op.id(), func(r effect.Request) (effect.Outcome, bool) { return outcomeOfEnd(r, op.rec), true })
 	if op.run == nil || op.run.Def().Work() != catalog.WorkHandler { // a handler has no scratch folder
 		errs = append(errs, files.RemoveFolder(work.ScratchFolder(e.owner.LogPath(op.id()))))
 	}
@@ -430,16 +432,17 @@ func (e *ends) endWork(op *operation, r *request, answer decide.Answer) error {
 // complete makes the transition of an awaited request, and reports whether the operation is live after it. If the
 // present state has no such transition, there is nothing more to do.
 func (e *ends) complete(op *operation, until decide.Effect) (live bool, err error) {
-	cause := op.awaiting[until].cause
-	switch to, err := statefs.Next(op.state, cause); {
+	r := op.awaiting[until]
+	switch to, err := statefs.Next(op.state, r.cause); {
 	case err == nil && !to.Live():
-		return false, e.finishAs(op, cause)
+		return false, e.finishAs(op, r.cause)
 	case err == nil:
-		if err := e.transition(op, cause); err != nil {
+		if err := e.transition(op, r.cause); err != nil {
 			return true, err
 		}
+		r.carriedOut = true
 	}
-	op.doneRequests = append(op.doneRequests, op.awaiting[until].TakenRequest)
+	op.doneRequests = append(op.doneRequests, r)
 	delete(op.awaiting, until)
 	e.reconcileQueue.enqueue(op.id())
 	return true, nil

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/jobdir/jobdir/daemon/decide"
+	"github.com/jobdir/jobdir/daemon/effect"
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/daemon/live"
 	"github.com/jobdir/jobdir/daemon/tally"
@@ -15,7 +16,10 @@ import (
 
 // operations are the operations that the daemon manages. Each change that readers outside the reconcile
 // see goes through it.
-type operations struct{ live live.Table[*operation] }
+type operations struct {
+	live    live.Table[*operation]
+	waiters effect.Waiters
+}
 
 // operation returns a managed operation, nil if the daemon does not manage the ID.
 func (o *operations) operation(id statefs.ID) *operation {
@@ -82,27 +86,90 @@ func (o *operations) setAwaited(op *operation, parent *statefs.ID) {
 func (o *operations) noteCarriedOut(op *operation) {
 	var set statefs.NameSet
 	for _, r := range op.doneRequests {
-		if r.Action == statefs.Pause || r.Action == statefs.Resume && (op.run == nil || !op.run.PauseRequested()) {
+		if r.Action == statefs.Pause && op.state == statefs.Paused ||
+			r.Action == statefs.Resume && op.state != statefs.Paused && (op.run == nil || !op.run.PauseRequested()) {
 			set |= statefs.Name{Action: r.Action}.Bit()
 		}
 	}
 	if r := op.awaiting[decide.EndWork]; r != nil && op.workEnded() && (op.run == nil || op.run.EndedByCancel()) {
-		set |= statefs.Name{Action: r.Action}.Bit() | statefs.Name{Action: statefs.Cancel}.Bit() |
-			statefs.Name{Action: statefs.ForceCancel}.Bit()
+		set |= statefs.Name{Action: statefs.Cancel}.Bit() | statefs.Name{Action: statefs.ForceCancel}.Bit()
 	}
 	if set != op.shown.CarriedOut {
 		o.change(op, func(s *live.Snapshot) { s.CarriedOut = set })
 	}
 }
 
-// CarriedOut returns the requests of an operation that are carried out and not durable yet, as on a
-// full disk, and whether the daemon manages the operation.
-func (o *operations) CarriedOut(id statefs.ID) (requests statefs.NameSet, managed bool) {
+// CarriedOut reports whether a request of an operation is carried out and not durable yet, as on a full disk.
+func (o *operations) CarriedOut(id statefs.ID, ask statefs.Action) bool {
 	_, s := o.live.Get(id)
-	if s == nil {
-		return 0, false
+	return s != nil && s.CarriedOut&statefs.Name{Action: ask}.Bit() != 0
+}
+
+// Manages reports whether the daemon manages an operation.
+func (o *operations) Manages(id statefs.ID) bool { return o.manages(id) }
+
+// AwaitRequest registers a client that is about to make a request and waits for its outcome.
+func (c *core) AwaitRequest(id statefs.ID, ask statefs.Action) *effect.Waiter {
+	return c.waiters.Await(id, ask, c.reconcileQueue.enqueue)
+}
+
+// settleRequests answers the clients that wait for a request of a managed operation when nothing of it is pending and
+// its effect is durable. A request without a file that was never taken is withdrawn. A cancel is answered by the end.
+func (c *core) settleRequests(op *operation) {
+	c.waiters.Settle(op.id(), func(r effect.Request) (o effect.Outcome, final bool) {
+		if !c.manages(op.id()) {
+			return o, false // it has ended; cleanUp answers
+		}
+		o = effect.Outcome{State: op.state, TookEffect: tookEffect(r, op.state)}
+		pending := slices.ContainsFunc(append(op.unsettled(), op.doneRequests...),
+			func(other *request) bool { return other.Action == r.Action && !other.dropped })
+		if !r.Made || pending || o.TookEffect && op.unsaved || r.Action.Spec().Ends && op.awaiting[decide.EndWork] != nil {
+			return o, false
+		}
+		sight, err := c.owner.Observe(op.id(), statefs.MarkerBit(op.state)|statefs.Name{Action: r.Action}.Bit())
+		return o, err == nil && len(sight.States) == 1 && len(sight.Requests) == 0
+	})
+}
+
+// settleUnmanaged answers the clients that wait for a request of an operation that the daemon does not manage. It has
+// ended, or another program carries the request out, which may remove the file before it acts: only the marker shows
+// what it did.
+func (c *core) settleUnmanaged(id statefs.ID) {
+	c.waiters.Settle(id, func(r effect.Request) (o effect.Outcome, final bool) {
+		sight, err := c.owner.ObserveAll(id)
+		if err != nil {
+			return o, false
+		}
+		if len(sight.States) > 0 {
+			o = effect.Outcome{State: sight.States[0], TookEffect: r.Action.LeadsTo(sight.States[0])}
+			return o, r.Made && !slices.Contains(sight.Requests, r.Action) && !r.Action.AppliesIn(o.State)
+		}
+		rec, err := c.owner.ReadDurableEnd(id)
+		if rec != nil {
+			o = outcomeOfEnd(r, rec)
+		}
+		return o, err == nil
+	})
+}
+
+// outcomeOfEnd returns what became of a request when the operation has ended.
+func outcomeOfEnd(r effect.Request, rec *statefs.Record) effect.Outcome {
+	took, spec := tookEffect(r, rec.Status), r.Action.Spec()
+	if n := len(rec.Transitions); spec.Ends && n > 0 {
+		took = slices.Contains(spec.Causes, rec.Transitions[n-1].Cause) || r.Action.Cancels() && rec.Status == statefs.Cancelled
 	}
-	return s.CarriedOut, true
+	return effect.Outcome{TookEffect: took, State: rec.Status}
+}
+
+// tookEffect reports whether a request was carried out and no later change took its effect back.
+func tookEffect(r effect.Request, state statefs.State) bool {
+	switch r.Action { //nolint:exhaustive // the record keeps the effect of the others
+	case statefs.Pause:
+		return r.CarriedOut && state == statefs.Paused
+	case statefs.Resume:
+		return r.CarriedOut && state != statefs.Paused && state != statefs.Cancelled
+	}
+	return r.CarriedOut
 }
 
 // States returns how many operations the daemon manages, by state. It does not visit the

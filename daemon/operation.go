@@ -63,8 +63,7 @@ type activeState struct {
 	awaiting map[decide.Effect]*request
 	// pendingRequests are the taken requests that are not carried out yet. doneRequests are carried
 	// out, but their files are not removed yet.
-	pendingRequests []*request
-	doneRequests    []statefs.TakenRequest
+	pendingRequests, doneRequests []*request
 	// unsaved means that the marker was moved and that the record does not yet durably say so.
 	unsaved bool
 	// unrecordedStart is the start time of a run that is not in the record yet, zero if there is
@@ -92,8 +91,10 @@ type missingMarker struct {
 // request is a request that the daemon has taken.
 type request struct {
 	statefs.TakenRequest
-	logged bool          // its log line is written
-	cause  statefs.Cause // of the transition that it waits for, if it is awaiting
+	logged     bool          // its log line is written
+	cause      statefs.Cause // of the transition that it waits for, if it is awaiting
+	carriedOut bool          // it changed something, and was not refused
+	dropped    bool          // its file is removed
 }
 
 // await makes a request wait until the work has stopped or ended, instead of an earlier request. If that request ends
@@ -103,7 +104,7 @@ func (op *operation) await(until decide.Effect, r *request, cause statefs.Cause)
 		if before.Action.Spec().Ends {
 			cause = before.cause
 		}
-		op.doneRequests = append(op.doneRequests, before.TakenRequest)
+		op.doneRequests = append(op.doneRequests, before)
 	}
 	r.cause, r.logged = cause, true
 	op.awaiting[until] = r

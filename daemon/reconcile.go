@@ -77,6 +77,7 @@ func (rc *reconciler) reconcileID(id statefs.ID, names statefs.NameSet) {
 		}
 		err = rc.reconcile(op, sight)
 		rc.noteCarriedOut(op)
+		rc.settleRequests(op)
 		if rc.manages(id) && op.missing != (missingMarker{}) {
 			rc.unsettledIDs.set(id, "")
 		} else {
@@ -136,6 +137,7 @@ func (rc *reconciler) runReconcile(id statefs.ID, look func() error) {
 func (rc *reconciler) noteUnmanaged(id statefs.ID, sight statefs.Observation, err error) {
 	if err == nil && !rc.stopping.Load() {
 		rc.live.Withdraw(id)
+		rc.settleUnmanaged(id)
 	}
 	switch {
 	case len(sight.States)+len(sight.Requests) == 0:

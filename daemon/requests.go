@@ -44,7 +44,7 @@ func (q *requests) handleRequests(op *operation, asks []statefs.Action) error {
 		}
 		op.pendingRequests = slices.DeleteFunc(op.pendingRequests, func(p *request) bool { return p == r })
 		if !slices.Contains(op.unsettled(), r) {
-			op.doneRequests = append(op.doneRequests, r.TakenRequest)
+			op.doneRequests = append(op.doneRequests, r)
 		}
 	}
 	return nil
@@ -92,7 +92,7 @@ func (q *requests) handleRequest(op *operation, r *request) error {
 	case decide.None:
 		q.ignoreRequest(op, r)
 	case decide.Drop:
-		return q.drop(r.TakenRequest)
+		return q.drop(op, r)
 	case decide.Merge:
 	case decide.Transition:
 		return q.transitionFor(op, r, answer)
@@ -101,8 +101,9 @@ func (q *requests) handleRequest(op *operation, r *request) error {
 	case decide.Continue:
 		q.logLine(op, answer.Line)
 		op.run.Resume()
-		op.doneRequests = append(op.doneRequests, op.awaiting[decide.StopWork].TakenRequest)
+		op.doneRequests = append(op.doneRequests, op.awaiting[decide.StopWork])
 		delete(op.awaiting, decide.StopWork)
+		r.carriedOut = true
 	case decide.EndWork, decide.KillWork:
 		q.logLine(op, answer.Line)
 		return q.ends.endWork(op, r, answer)
@@ -143,7 +144,9 @@ func (q *requests) transitionFor(op *operation, r *request, answer decide.Answer
 		q.logLine(op, answer.Line)
 		r.logged = true
 	}
-	return q.transition(op, answer.Cause)
+	err := q.transition(op, answer.Cause)
+	r.carriedOut = err == nil
+	return err
 }
 
 // commitReconcile continues work whose marker a resume has moved, makes the changes of this reconcile (or of
@@ -264,6 +267,7 @@ func (q *requests) prioritize(op *operation, r *request) error {
 			q.admission.tryAdmit(op) // move it in the queue before the requester gets an answer
 		}
 	}
+	r.carriedOut = true
 	return nil
 }
 

@@ -144,6 +144,12 @@ func (b *bench) now() time.Time {
 
 func (b *bench) start() {
 	b.t.Helper()
+	b.startAfter(func() {})
+}
+
+// startAfter starts a daemon, and calls do before it runs.
+func (b *bench) startAfter(do func()) {
+	b.t.Helper()
 	owner, err := statefs.Own(b.tree)
 	if err != nil {
 		b.t.Fatal(err)
@@ -155,6 +161,7 @@ func (b *bench) start() {
 	ctx, abandon := context.WithCancelCause(context.Background())
 	b.abandon, b.ended = abandon, make(chan error, 1)
 	d := b.daemon
+	do()
 	go func() {
 		b.ended <- errors.Join(d.Run(ctx), config.History.Close(), owner.Release())
 	}()

@@ -109,6 +109,7 @@ func (q *requests) applyAction(op *operation, a *stepAction, line string, change
 		op.rec = before
 		return err
 	}
+	a.carriedOut = true
 	if a.args.Reason != "" {
 		line += ": " + a.args.Reason
 	}

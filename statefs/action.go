@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 )
 
 // Action is what a person can do to an operation, such as pause it. Most actions are requests: files
@@ -55,12 +54,10 @@ type ActionSpec struct {
 	// Force is the action that the parameter force makes of it.
 	Force Action
 
-	// Effect says when a request has taken effect, for people; took decides it. Ends means that it
-	// takes effect exactly when the operation has ended.
-	Effect    string
-	took      func(*Outcome) bool
-	Ends      bool
-	undurable undurable
+	// Effect says when a request has taken effect, for people. Ends means that it takes effect exactly
+	// when the operation has ended.
+	Effect string
+	Ends   bool
 
 	// Control means that GET /{group}/control takes it, and Bulk that it can be applied to all
 	// operations that match a filter.
@@ -70,13 +67,6 @@ type ActionSpec struct {
 	// Short, Long and Example are the help of its command; without a Short text it has no command.
 	Short, Long, Example string
 	Buttons              []Button
-}
-
-// undurable is an effect that holds although it is not durable, as on a full disk. says describes it
-// to people.
-type undurable struct {
-	says  string
-	holds func(*Outcome) bool
 }
 
 // ActionParam is a whole number that a request can have: a query parameter of the endpoint, a flag
@@ -120,25 +110,19 @@ type Button struct {
 var requests = [...]*ActionSpec{
 	{
 		Action: Pause, Opposite: Resume, Causes: []Cause{CausePause},
-		Effect: "its marker is `paused`: nothing of it moves",
-		took:   (*Outcome).paused,
-		// The work is stopped before its marker is renamed.
-		undurable: undurable{"it is paused", (*Outcome).paused},
-		Control:   true, Bulk: true, Endpoint: "Pause an operation", Short: "Stop operations where they are, until they are resumed",
+		Effect:  "its marker is `paused`: nothing of it moves",
+		Control: true, Bulk: true, Endpoint: "Pause an operation", Short: "Stop operations where they are, until they are resumed",
 		Buttons: []Button{{Text: "Pause", Rank: 5}},
 	},
 	{
 		Action: Resume, Opposite: Pause, Causes: []Cause{CauseResume, CauseRelease, CauseNotYet},
-		Effect: "its marker is `paused` no longer, and its work goes on",
-		took:   (*Outcome).resumed,
-		// The marker is renamed before the work goes on.
-		undurable: undurable{"it is resumed", func(o *Outcome) bool { return o.CarriedOut && o.resumed() }},
-		Control:   true, Bulk: true, Endpoint: "Resume an operation", Short: "Resume paused operations",
+		Effect:  "its marker is `paused` no longer, and its work goes on",
+		Control: true, Bulk: true, Endpoint: "Resume an operation", Short: "Resume paused operations",
 		Buttons: []Button{{Text: "Resume", Rank: 4, Main: true}},
 	},
 	{
 		Action: Cancel, Causes: []Cause{CauseCancel}, Force: ForceCancel,
-		Effect: effectOfCancel, took: (*Outcome).cancelled, Ends: true, undurable: workHasEnded,
+		Effect: effectOfCancel, Ends: true,
 		Control: true, Bulk: true, Endpoint: "Cancel an operation", Short: "End operations for good",
 		Buttons: []Button{{
 			Text: "Cancel", Rank: 9, Danger: true,
@@ -149,7 +133,7 @@ var requests = [...]*ActionSpec{
 	},
 	{
 		Action: ForceCancel, Causes: []Cause{CauseCancel},
-		Effect: effectOfCancel, took: (*Outcome).cancelled, Ends: true, undurable: workHasEnded,
+		Effect: effectOfCancel, Ends: true,
 		Buttons: []Button{{
 			Name: "force", Text: "Force cancel", Rank: 9, Danger: true, Instead: Cancel, Query: map[string]bool{"force": true},
 			Title: "Force the cancel of {op}?", About: "Its processes are killed at once and cannot tidy up.",
@@ -159,7 +143,6 @@ var requests = [...]*ActionSpec{
 	{
 		Action: Retry, Causes: []Cause{CauseRetry}, OnEnded: true, OnStep: true,
 		Effect:  "it is `queued` again, or its optional step is to be done again",
-		took:    func(o *Outcome) bool { return o.recorded() || o.hasTransition(causedBy(CauseRetry)) },
 		Control: true, Bulk: true,
 		Endpoint: "Start an operation again: a live operation that waits for a person, or a new operation that inherits what an ended one finished",
 		Short:    "Start operations again that failed, were cancelled or were only partly successful",
@@ -185,7 +168,7 @@ a confirmation. That needs a daemon.`,
 	},
 	{
 		Action: Skip, Causes: []Cause{CauseSkip}, OnStep: true, NeedsSteps: true,
-		Effect: "the step is `skipped`, and the operation goes on", took: (*Outcome).recorded,
+		Effect:  "the step is `skipped`, and the operation goes on",
 		Control: true, Endpoint: "Go on without a step that has failed, or waits for an approval",
 		Short: "Skip a step that failed or waits for an approval",
 		Long:  "skip continues an operation without its current step.",
@@ -196,7 +179,7 @@ a confirmation. That needs a daemon.`,
 	},
 	{
 		Action: Set, States: []State{WaitingApproval, FailedRetryable, FailedManual}, OnStep: true, NeedsSteps: true,
-		Effect: "the record has the values", took: (*Outcome).recorded,
+		Effect:   "the record has the values",
 		Endpoint: "Correct parameters, or outputs of steps, for the next try",
 		Short:    "Correct values of an operation that waits for a person",
 		Long: `set corrects parameters (params.NAME=VALUE) and outputs of steps (steps.STEP.outputs.NAME=VALUE) of an
@@ -210,14 +193,14 @@ The record keeps who set what, when and why. Without a daemon the request waits 
 	},
 	{
 		Action: Approve, Opposite: Reject, Causes: []Cause{CauseApprove}, OnStep: true, NeedsSteps: true,
-		Effect: "the step is approved, and the operation goes on", took: (*Outcome).recorded,
+		Effect:  "the step is approved, and the operation goes on",
 		Control: true, Endpoint: "Let an operation go on that waits for an approval", Short: "Approve operations that wait for an approval",
 		Long:    "approve continues an operation that is waiting_approval.",
 		Buttons: []Button{{Text: "Approve", Rank: 1, Main: true}},
 	},
 	{
 		Action: Reject, Opposite: Approve, Causes: []Cause{CauseReject}, OnStep: true, NeedsSteps: true,
-		Effect: "it has ended as `failed`, with the error code `rejected`", took: (*Outcome).recorded, Ends: true,
+		Effect: "it has ended as `failed`, with the error code `rejected`", Ends: true,
 		Control: true, Endpoint: "End an operation that waits for an approval", Short: "End operations that wait for an approval",
 		Long: "reject ends an operation that is waiting_approval: it has failed then, and 'jobdir retry' does it again from there.",
 		Buttons: []Button{{
@@ -234,7 +217,7 @@ The record keeps who set what, when and why. Without a daemon the request waits 
 			Flag:  "the priority; without it the first place in the lane",
 			Hint:  "A whole number; empty puts it before all others of its lane.",
 		}},
-		Effect: "the record has the priority, and the queue goes by it", took: (*Outcome).prioritized,
+		Effect:   "the record has the priority, and the queue goes by it",
 		Endpoint: "Change the place of a waiting operation in its lane", Short: "Let waiting operations start earlier",
 		Long: `prioritize puts operations before all others that wait in their lane, or with --priority gives them a
 priority: higher ones start first, and 0 is the default. Running operations are not affected. Without a daemon the
@@ -273,9 +256,6 @@ be delivered, and prints the reason. It needs a daemon.`,
 
 // MaxPriority is the highest priority; the lowest is -MaxPriority.
 const MaxPriority = 1_000_000
-
-// workHasEnded is the effect of a cancel that neither the marker nor the record shows.
-var workHasEnded = undurable{"its work has ended", func(o *Outcome) bool { return o.CarriedOut }}
 
 const effectOfCancel = "it has ended as `cancelled`; a `trailing` operation as `completed`, without the rest of its optional steps"
 
@@ -340,108 +320,9 @@ func (s *ActionSpec) moves(from State) bool {
 	return slices.ContainsFunc(s.Causes, func(cause Cause) bool { return transitionOf[occasion{from, cause}].To != "" })
 }
 
-// Outcome is an operation after a request was carried out, or after it ended.
-type Outcome struct {
-	Action Action
-	// Params are the arguments of the request, by the names of [ActionSpec].Params.
-	Params map[string]int
-	// Before and Record are the records before the request and now; nil if there is no readable one.
-	Before, Record *Record
-	State          State // of the marker, or the terminal state; "" of a foreign operation that is gone
-	Ended          bool
-	// CarriedOut is set if the daemon has carried the request out and could not make that durable yet.
-	CarriedOut bool
-
-	applies bool // the action applies in State
-}
-
-// TookEffect reports whether the request took effect.
-func (o *Outcome) TookEffect() bool {
-	o.applies = o.Action.AppliesIn(o.State)
-	return o.Action.Spec().took(o)
-}
-
-// Held says which effect of the request holds although it is not durable; "" if none does.
-func (o *Outcome) Held() string {
-	if rule := o.Action.Spec().undurable; rule.holds != nil && rule.holds(o) {
-		return rule.says
-	}
-	return ""
-}
-
-// Settled reports whether a request that was carried out has no further effect. A foreign program may
-// remove the request before it acts on it.
-func (o *Outcome) Settled() bool {
-	took := o.TookEffect()
-	switch {
-	case o.Record == nil:
-		return took || !o.applies
-	case !o.Action.Spec().Ends:
-		return true
-	}
-	return !o.Action.Cancels() && !o.recorded()
-}
-
-// hasTransition reports whether the operation has made a matching transition since before the
-// request.
-func (o *Outcome) hasTransition(such func(PastTransition) bool) bool {
-	if o.Before == nil || o.Record == nil {
-		return false
-	}
-	now, was := o.Record.Transitions, o.Before.Transitions
-	first := 0
-	if len(was) > 0 {
-		first = slices.Index(now, was[len(was)-1]) + 1
-	}
-	return slices.ContainsFunc(now[first:], such)
-}
-
-func causedBy(cause Cause) func(PastTransition) bool {
-	return func(t PastTransition) bool { return t.Cause == cause }
-}
-
-func (o *Outcome) paused() bool { return o.State == Paused }
-
-// resumed reports whether a resume took effect; the work may end before anyone observes it running.
-func (o *Outcome) resumed() bool {
-	return o.State.Live() && o.State != Paused || o.State != Cancelled && o.Ended &&
-		o.hasTransition(func(t PastTransition) bool { return t.From == Paused && t.To.Live() })
-}
-
-func (o *Outcome) cancelled() bool {
-	return o.State == Cancelled || o.hasTransition(causedBy(CauseCancel))
-}
-
-// recorded reports whether the record shows that the request was carried out. A foreign operation has
-// no record; its marker decides.
-func (o *Outcome) recorded() bool {
-	if o.Record == nil {
-		return o.State != "" && !o.applies
-	}
-	return lastActionAt(o.Record, o.Action).After(lastActionAt(o.Before, o.Action))
-}
-
-// lastActionAt returns when a request of a kind was last carried out.
-func lastActionAt(rec *Record, ask Action) (at time.Time) {
-	if rec == nil {
-		return at
-	}
-	for i := range rec.ActionRecords {
-		if a := &rec.ActionRecords[i]; a.Action == string(ask) && a.At.After(at) {
-			at = a.At
-		}
-	}
-	return at
-}
-
-// prioritized reports whether the operation has the requested priority. An operation that is first
-// already keeps its priority when the first place is requested.
-func (o *Outcome) prioritized() bool {
-	if o.Record == nil {
-		return false
-	}
-	if priority, given := o.Params["priority"]; given {
-		return o.Record.Priority == priority
-	}
-	return o.applies || o.Before != nil && o.Record.Priority != o.Before.Priority
+// LeadsTo reports whether the action makes a transition to a state.
+func (a Action) LeadsTo(state State) bool {
+	return slices.ContainsFunc(transitions, func(t Transition) bool {
+		return t.To == state && slices.Contains(a.Spec().Causes, t.Cause)
+	})
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"unicode"
@@ -246,10 +245,4 @@ func (s *storage) Cancelling(id ID) (under []Action) {
 func (s *storage) isTaken(id ID, ask Action) bool {
 	_, err := s.root.Lstat(path.Join(takenDir, RequestName(id, ask)))
 	return err == nil
-}
-
-// TakenPath returns the path of a request while the daemon carries it out. The file is removed once
-// the effect is durable, or if there is none.
-func (s *storage) TakenPath(id ID, ask Action) string {
-	return filepath.Join(s.dir, takenDir, RequestName(id, ask))
 }

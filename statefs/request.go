@@ -43,6 +43,11 @@ func (e *BlockedError) Error() string {
 // daemon sees it as new. args is nil or one JSON object. The error wraps ErrNotLive if the
 // operation has no marker, and is a *BlockedError if a folder has the name of the file.
 func (t *Tree) Request(_ context.Context, id ID, ask Action, args json.RawMessage) error {
+	return t.RequestThen(id, ask, args, func(json.RawMessage) {})
+}
+
+// RequestThen is Request, and calls made with the arguments in the file when it exists and is not durable yet.
+func (t *Tree) RequestThen(id ID, ask Action, args json.RawMessage, made func(args json.RawMessage)) error {
 	if ask.index() < 0 {
 		return fmt.Errorf("request %q of %s: there is no such request", shorten(string(ask)), id)
 	}
@@ -58,6 +63,7 @@ func (t *Tree) Request(_ context.Context, id ID, ask Action, args json.RawMessag
 		return fmt.Errorf("request %s of %s: %w", ask, id, err)
 	}
 	if err = t.writeRequest(id, ask, args); err == nil {
+		made(args)
 		t.handover.activeListener().Created(Name{ID: id, Action: ask})
 		err = t.checkJobsFolder()
 	}

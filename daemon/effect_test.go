@@ -1,0 +1,215 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jobdir/jobdir/daemon/effect"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// pendingRequest is a request whose outcome a client waits for.
+type pendingRequest struct {
+	b      *bench
+	action statefs.Action
+	waiter *effect.Waiter
+}
+
+// make makes a request and waits for its outcome, as control does.
+func (b *bench) make(id statefs.ID, action statefs.Action, args string) *pendingRequest {
+	b.t.Helper()
+	p := &pendingRequest{b, action, b.daemon.AwaitRequest(id, action)}
+	must(b.t, b.tree.RequestThen(id, action, json.RawMessage(args), p.waiter.Made))
+	return p
+}
+
+func (p *pendingRequest) want(state statefs.State, took bool) {
+	p.b.t.Helper()
+	select {
+	case got := <-p.waiter.C:
+		if want := (effect.Outcome{TookEffect: took, State: state}); got != want {
+			p.b.t.Errorf("%s: %+v, want %+v", p.action, got, want)
+		}
+	case <-time.After(patience):
+		p.b.t.Fatalf("%s has no outcome", p.action)
+	}
+}
+
+// wantNone fails the test if the request has an outcome when the daemon has nothing more to do.
+func (p *pendingRequest) wantNone() {
+	p.b.t.Helper()
+	p.b.daemon.reconcileQueue.wait()
+	select {
+	case got := <-p.waiter.C:
+		p.b.t.Errorf("%s: %+v, want no outcome yet", p.action, got)
+	default:
+	}
+}
+
+// The outcome of a request is what the daemon has decided and made durable.
+func TestOutcomesOfRequests(t *testing.T) {
+	t.Parallel()
+	b := setup(t, handlerJobs, testHandlers)
+	id := b.submit("wait", `{}`)
+	b.awaitState(id, statefs.Running)
+	b.make(id, statefs.Prioritize, `{"priority": 7}`).want(statefs.Running, false)
+	b.make(id, statefs.Pause, "").want(statefs.Paused, true)
+	b.make(id, statefs.Pause, "").want(statefs.Paused, false)
+	b.make(id, statefs.Prioritize, `{"priority": 7}`).want(statefs.Paused, true)
+	if rec, err := b.tree.ReadRecord(id); err != nil || rec.Priority != 7 {
+		t.Errorf("the priority is not durable: %+v, %v", rec, err)
+	}
+	b.make(id, statefs.Prioritize, "").want(statefs.Paused, true) // it is the first already
+	b.make(id, statefs.Prioritize, `{"priority": "high"}`).want(statefs.Paused, false)
+	b.make(id, statefs.Resume, "").want(statefs.Running, true)
+	b.make(id, statefs.Retry, "").want(statefs.Running, false)
+	b.make(id, statefs.Cancel, "").want(statefs.Cancelled, true)
+
+	stays := b.submit("wait", `{}`)
+	b.awaitState(stays, statefs.Running)
+	b.make(stays, statefs.Pause, "").want(statefs.Paused, true)
+	must(t, os.Remove(filepath.Join(b.tree.JobsDir(), statefs.MarkerName(stays, statefs.Paused))))
+	b.awaitEnd(stays)
+	b.daemon.waiters.Settle(id, func(effect.Request) (effect.Outcome, bool) {
+		t.Error("a client that has its answer still waits")
+		return effect.Outcome{}, false
+	})
+}
+
+// A request has its outcome when its effect comes, or cannot come any more: because another request or the end of the
+// work came before it.
+func TestOutcomesOfWorkThatStopsLate(t *testing.T) {
+	t.Parallel()
+	begun, letGo := make(chan struct{}, 1), make(chan struct{})
+	b := setup(t, busyJobs, busyHandlers(begun, letGo))
+	id := b.submit("busy", `{}`)
+	<-begun
+	first, again := b.make(id, statefs.Pause, ""), b.make(id, statefs.Pause, "")
+	first.wantNone()
+	again.wantNone()
+	b.make(id, statefs.Resume, "").want(statefs.Running, true)
+	first.want(statefs.Running, false)
+	again.want(statefs.Running, false)
+	late := b.make(id, statefs.Pause, "")
+	late.wantNone()
+	cancel := b.make(id, statefs.Cancel, "")
+	cancel.wantNone()
+	force := b.make(id, statefs.ForceCancel, "") // replaces the cancel, whose file goes
+	force.wantNone()
+	cancel.wantNone()
+	b.make(id, statefs.Resume, "").want(statefs.Running, false)
+	close(letGo)
+	cancel.want(statefs.Cancelled, true)
+	force.want(statefs.Cancelled, true)
+	late.want(statefs.Cancelled, false)
+}
+
+// Work that ends by itself leaves a pause without an effect, and a resume with it.
+func TestOutcomesOfWorkThatEndsByItself(t *testing.T) {
+	t.Parallel()
+	begun, ends := make(chan struct{}, 1), make(chan struct{})
+	b := setup(t, busyJobs, Handlers{"busy": {Run: func(context.Context, *Op) error {
+		begun <- struct{}{}
+		<-ends
+		return nil
+	}}})
+	id := b.submit("busy", `{}`)
+	<-begun
+	pause := b.make(id, statefs.Pause, "")
+	pause.wantNone()
+	close(ends)
+	pause.want(statefs.Completed, false)
+}
+
+// Requests about steps have taken effect when they are in the record, and a reject when the operation has ended.
+func TestOutcomesOfRequestsAboutSteps(t *testing.T) {
+	t.Parallel()
+	b := setup(t, strings.Replace(gateJobs, "name: gated", "name: gated\nparams: {n: {type: integer, default: 1}}", 1), nil)
+	id := b.submit("gated", `{}`)
+	b.record(id, statefs.WaitingApproval)
+	b.make(id, statefs.Approve, `{"step": "ship"}`).want(statefs.WaitingApproval, false) // refused
+	b.make(id, statefs.Set, `{"values": {"params.n": 2}}`).want(statefs.WaitingApproval, true)
+	b.make(id, statefs.Approve, `{}`).want(statefs.Queued, true)
+	b.await("the next gate", func() bool {
+		rec, err := b.tree.ReadRecord(id)
+		return err == nil && rec.Status == statefs.WaitingApproval && rec.CurrentStep().Name == "ship"
+	})
+	b.make(id, statefs.Reject, `{"step": "agree"}`).want(statefs.WaitingApproval, false) // refused
+	b.make(id, statefs.Reject, `{}`).want(statefs.Failed, true)
+}
+
+// An operation that waits for its next attempt was retried by the request, also if the attempt fails at once.
+func TestOutcomesOfRetries(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "group: test\nname: person\nretry: {max_attempts: 3}\nrun: [sh, -c, 'exit 77']\n", nil)
+	id := b.submit("person", `{}`)
+	b.record(id, statefs.FailedManual)
+	b.make(id, statefs.Retry, "").want(statefs.Queued, true)
+	b.awaitLog(id, lineRetry)
+	b.record(id, statefs.FailedManual)
+	b.make(id, statefs.Cancel, "").want(statefs.Cancelled, true)
+}
+
+// Requests that are made before the daemon knows its operations are answered when it does. One file that holds the
+// last of several requests answers all, and only equal ones took effect. A removed file is a withdrawn request.
+func TestOutcomesInADaemonThatStarts(t *testing.T) {
+	t.Parallel()
+	b := setup(t, handlerJobs, testHandlers)
+	var ids [3]statefs.ID
+	for i := range ids {
+		ids[i] = b.submit("wait", `{}`)
+		b.awaitState(ids[i], statefs.Running)
+		b.make(ids[i], statefs.Pause, "").want(statefs.Paused, true)
+	}
+	must(t, b.stop())
+	var wants []func()
+	b.startAfter(func() {
+		three := b.make(ids[0], statefs.Prioritize, `{"priority":3}`)
+		seven := b.make(ids[0], statefs.Prioritize, `{"priority":7}`)
+		wants = append(wants, func() { three.want(statefs.Paused, false) }, func() { seven.want(statefs.Paused, true) })
+		withdrawn := b.make(ids[1], statefs.Resume, "")
+		must(t, os.Remove(filepath.Join(b.tree.JobsDir(), statefs.RequestName(ids[1], statefs.Resume))))
+		wants = append(wants, func() { withdrawn.want(statefs.Paused, false) })
+		resume, pause := b.make(ids[2], statefs.Resume, ""), b.make(ids[2], statefs.Pause, "") // which removes the resume
+		wants = append(wants, func() { resume.want(statefs.Paused, false) }, func() { pause.want(statefs.Paused, false) })
+	})
+	for _, want := range wants {
+		want()
+	}
+	gone := b.daemon.AwaitRequest(ids[0], statefs.Pause)
+	gone.Leave()
+	gone.Made(nil)
+	b.make(ids[0], statefs.Cancel, "").want(statefs.Cancelled, true)
+	select {
+	case <-gone.C:
+		t.Error("a client that has left is answered")
+	default:
+	}
+}
+
+// The program of a foreign operation may remove a request before it acts on it: the marker shows what it did.
+func TestOutcomesOfForeignOperations(t *testing.T) {
+	t.Parallel()
+	b := setup(t, handlerJobs, testHandlers)
+	id, err := statefs.MakeID("other-thing", time.Now(), os.Getppid(), 900_000)
+	must(t, err)
+	path := func(name string) string { return filepath.Join(b.tree.JobsDir(), name) }
+	must(t, os.WriteFile(path(statefs.MarkerName(id, statefs.Running)), nil, 0o640))
+	pause := b.make(id, statefs.Pause, "")
+	pause.wantNone()
+	must(t, os.Remove(path(statefs.RequestName(id, statefs.Pause))))
+	pause.wantNone()
+	must(t, os.Rename(path(statefs.MarkerName(id, statefs.Running)), path(statefs.MarkerName(id, statefs.Paused))))
+	pause.want(statefs.Paused, true)
+	retry := b.make(id, statefs.Retry, "")
+	must(t, os.Remove(path(statefs.RequestName(id, statefs.Retry))))
+	retry.want(statefs.Paused, false)
+	cancel := b.make(id, statefs.Cancel, "")
+	must(t, os.Remove(path(statefs.MarkerName(id, statefs.Paused))))
+	cancel.want("", false)
+}
