@@ -6,21 +6,24 @@
 // A command is written once, against the interfaces here. [Target.Open] chooses: it uses the daemon of --server, or
 // else the daemon that holds the storage, or else the directory. There, reads show the files, and requests are files
 // that the next daemon carries out. What only a daemon can do takes [Target.Connect].
+//
+// # Layers
+//
+// A file uses only what its own group and the groups below it declare:
+//
+//	target     which backend a command gets            target.go, jobs.go
+//	remote     a daemon, over HTTP                     remote.go
+//	directory  the storage directory without a daemon  directory.go, directory_lanes.go, directory_requests.go,
+//	                                                   directory_storage.go
+//	interface  what commands use                       backend.go, ids.go
 package backend
 
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"time"
 
-	"github.com/jobdir/jobdir/catalog"
-	"github.com/jobdir/jobdir/cli/config"
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/daemon/history"
@@ -130,63 +133,26 @@ type OutboxQuery struct {
 	Limit                  int
 }
 
-// Target names a storage, and how to reach it.
-type Target struct {
-	Config *config.Loaded
-	// Server is the address of a daemon, "" for the daemon that holds the storage.
-	Server string
-	// Catalog has the definitions and handlers of the program.
-	Catalog catalog.Options
-	// Notice tells a person what takes time.
-	Notice func(format string, args ...any)
-}
-
-// Open returns the backend of a daemon, or of the storage directory if no daemon answers and none was named.
-func (t *Target) Open(ctx context.Context) (*Backend, error) {
-	c, err := t.Connect(ctx)
-	if err == nil {
-		return Remote(c), nil
+// setValues parses texts into values: a parameter by its type, an output as JSON or else as text.
+func setValues(types map[string]string, pairs map[string]string, args *statefs.Args) error {
+	args.Values = make(map[string]json.RawMessage)
+	for text, value := range pairs {
+		var typed any = value
+		name, _ := statefs.ParseValueName(text) // the command has checked it
+		switch {
+		case name.Step != "" && json.Valid([]byte(value)):
+			typed = json.RawMessage(value)
+		case name.Step == "":
+			var err error
+			if typed, err = client.TypedValue(name.Name, types[name.Name], value); err != nil {
+				return err
+			}
+		}
+		raw, err := json.Marshal(typed)
+		if err != nil {
+			return exit.Usagef("%s: %w", text, err)
+		}
+		args.Values[text] = raw
 	}
-	if !client.Unreachable(err) || t.address() != "" {
-		return nil, err
-	}
-	tree, err := t.tree(err)
-	if err != nil {
-		return nil, err
-	}
-	d := &directory{tree: tree, target: t, conf: t.Config}
-	return &Backend{
-		Operations: d, Logs: d, Requests: d, Lanes: d, Storage: d,
-		Away: tree.Dir(), Close: func() { _ = tree.Close() },
-	}, nil
-}
-
-// Remote returns the backend of a daemon.
-func Remote(c *client.Client) *Backend {
-	r := remote{c}
-	return &Backend{Operations: r, Logs: r, Requests: r, Lanes: r, Storage: r, Client: c, Close: c.Close}
-}
-
-// tree opens the storage directory for a command that works without a daemon; away is the reason why there is
-// no daemon. It creates nothing.
-func (t *Target) tree(away error) (*statefs.Tree, error) {
-	info, err := os.Stat(filepath.Join(t.Config.Storage, "jobs"))
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
-		return nil, exit.NotFoundf("there is no storage directory at %s, and %w", t.Config.Storage, away)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("open storage: %w", err)
-	}
-	return statefs.Open(t.Config.Storage, statefs.Options{Durability: t.Config.Durability})
-}
-
-// RemoveForeign removes the marker and the requests of a foreign operation from the directory, like rm(1), and returns
-// the names of the files.
-func (t *Target) RemoveForeign(id statefs.ID) ([]string, error) {
-	tree, err := t.tree(errors.New("sweep --force works on it"))
-	if err != nil {
-		return nil, err
-	}
-	defer tree.Close()
-	return tree.RemoveForeign(id)
+	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/cli/config"
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/client"
@@ -22,9 +23,9 @@ import (
 
 // directory is the backend of a storage without a daemon: it reads the files, and leaves requests for the next daemon.
 type directory struct {
-	tree   *statefs.Tree
-	target *Target
-	conf   *config.Loaded
+	tree    *statefs.Tree
+	catalog catalog.Options
+	conf    *config.Loaded
 }
 
 // without returns an error for what only a daemon can do.

@@ -33,7 +33,7 @@ func (d *directory) TypedParams(_ context.Context, group, job string, pairs map[
 	if len(pairs) == 0 {
 		return nil, nil
 	}
-	jobs := catalog.New(catalog.Options{Dirs: d.conf.Jobs, Extra: d.target.Catalog.Extra})
+	jobs := catalog.New(catalog.Options{Dirs: d.conf.Jobs, Extra: d.catalog.Extra})
 	_ = jobs.Reload() // a job with errors is reported as not found
 	def := jobs.Get(group, job)
 	if def == nil {
@@ -181,28 +181,4 @@ func definitionIn(tree *statefs.Tree, rec *statefs.Record) *catalog.Definition {
 		return nil
 	}
 	return list[0]
-}
-
-// setValues parses texts into values: a parameter by its type, an output as JSON or else as text.
-func setValues(types map[string]string, pairs map[string]string, args *statefs.Args) error {
-	args.Values = make(map[string]json.RawMessage)
-	for text, value := range pairs {
-		var typed any = value
-		name, _ := statefs.ParseValueName(text) // the command has checked it
-		switch {
-		case name.Step != "" && json.Valid([]byte(value)):
-			typed = json.RawMessage(value)
-		case name.Step == "":
-			var err error
-			if typed, err = client.TypedValue(name.Name, types[name.Name], value); err != nil {
-				return err
-			}
-		}
-		raw, err := json.Marshal(typed)
-		if err != nil {
-			return exit.Usagef("%s: %w", text, err)
-		}
-		args.Values[text] = raw
-	}
-	return nil
 }

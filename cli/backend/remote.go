@@ -18,6 +18,12 @@ import (
 // remote is the backend of a daemon. What it does not have itself is a method of the client.
 type remote struct{ *client.Client }
 
+// Remote returns the backend of a daemon.
+func Remote(c *client.Client) *Backend {
+	r := remote{c}
+	return &Backend{Operations: r, Logs: r, Requests: r, Lanes: r, Storage: r, Client: c, Close: c.Close}
+}
+
 // stepActionTimeout is how long a daemon may take to carry out a request about a step, so that the next
 // command sees its effect. It usually takes milliseconds.
 const stepActionTimeout = 5 * time.Second

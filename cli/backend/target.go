@@ -5,16 +5,63 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/cli/config"
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/client"
+	"github.com/jobdir/jobdir/statefs"
 )
+
+// Target names a storage, and how to reach it.
+type Target struct {
+	Config *config.Loaded
+	// Server is the address of a daemon, "" for the daemon that holds the storage.
+	Server string
+	// Catalog has the definitions and handlers of the program.
+	Catalog catalog.Options
+	// Notice tells a person what takes time.
+	Notice func(format string, args ...any)
+}
+
+// Open returns the backend of a daemon, or of the storage directory if no daemon answers and none was named.
+func (t *Target) Open(ctx context.Context) (*Backend, error) {
+	c, err := t.Connect(ctx)
+	if err == nil {
+		return Remote(c), nil
+	}
+	if !client.Unreachable(err) || t.address() != "" {
+		return nil, err
+	}
+	tree, err := t.tree(err)
+	if err != nil {
+		return nil, err
+	}
+	d := &directory{tree: tree, catalog: t.Catalog, conf: t.Config}
+	return &Backend{
+		Operations: d, Logs: d, Requests: d, Lanes: d, Storage: d,
+		Away: tree.Dir(), Close: func() { _ = tree.Close() },
+	}, nil
+}
+
+// tree opens the storage directory for a command that works without a daemon; away is the reason why there is
+// no daemon. It creates nothing.
+func (t *Target) tree(away error) (*statefs.Tree, error) {
+	info, err := os.Stat(filepath.Join(t.Config.Storage, "jobs"))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
+		return nil, exit.NotFoundf("there is no storage directory at %s, and %w", t.Config.Storage, away)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open storage: %w", err)
+	}
+	return statefs.Open(t.Config.Storage, statefs.Options{Durability: t.Config.Durability})
+}
 
 // Connect finds the daemon that --server or JOBDIR_SERVER names, or else the daemon that holds the storage
 // directory. It never uses the daemon of another storage unless that is named. The error is unreachable if
@@ -102,3 +149,14 @@ func (t *Target) dial(address string, options ...client.Option) (*client.Client,
 }
 
 func (t *Target) address() string { return cmp.Or(t.Server, os.Getenv("JOBDIR_SERVER")) }
+
+// RemoveForeign removes the marker and the requests of a foreign operation from the directory, like rm(1), and returns
+// the names of the files.
+func (t *Target) RemoveForeign(id statefs.ID) ([]string, error) {
+	tree, err := t.tree(errors.New("sweep --force works on it"))
+	if err != nil {
+		return nil, err
+	}
+	defer tree.Close()
+	return tree.RemoveForeign(id)
+}
