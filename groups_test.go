@@ -40,7 +40,6 @@ var ungrouped = map[string]string{
 
 	"catalog":        notYet,
 	"cli":            notYet,
-	"client":         notYet,
 	"control":        notYet,
 	"control/front":  notYet,
 	"daemon/history": notYet,

@@ -12,6 +12,17 @@
 //	footer, err := c.Follow(ctx, op.ID, 0, os.Stdout)
 //	fmt.Println(footer.Result)
 //
+// # Layers
+//
+// A file uses only what its own group and the groups below it declare:
+//
+//	storage     ended operations, deliveries, lanes  admin.go, events.go, history.go, lanes.go, outbox.go,
+//	                                                 schedules.go, stats.go
+//	jobs        read jobs, start operations          job.go, submit.go, submit_list.go
+//	operations  read, follow and change operations   operation.go, follow.go, wait.go, request.go, retry.go,
+//	                                                 stepaction.go, bulk.go
+//	connection  send requests, reconnect, errors     client.go, address.go, error.go, reconnect.go
+//
 // # Source of truth
 //
 // The storage directory of the daemon is the source of truth. A Client has no cache, no session and no global state. It

@@ -173,6 +173,33 @@ func (c *Client) waitOnce(ctx context.Context, id statefs.ID, connected func()) 
 	return ParseFooter(object)
 }
 
+// retryFollow calls try with the current offset until it returns without being cut off, or the timeout is over.
+func (c *Client) retryFollow(ctx context.Context, id statefs.ID, offset int64,
+	try func(offset int64, connected func()) (*Footer, error),
+) (*Footer, error) {
+	away := outage{client: c}
+	for {
+		footer, err := try(offset, away.connected)
+		cut, isCut := errors.AsType[*CutError](err)
+		further := isCut && cut.Offset > offset
+		if further {
+			offset = cut.Offset
+		}
+		if !isCut && !isUnavailable(err) {
+			return footer, err
+		}
+		if !away.retry(ctx, err, further) {
+			if cause := context.Cause(ctx); cause != nil {
+				return nil, cause
+			}
+			if !away.deadline.IsZero() && !isCut {
+				err = &CutError{ID: id, Offset: offset, Err: err}
+			}
+			return nil, err
+		}
+	}
+}
+
 // writer stores the error of its writer, to distinguish it from a truncated stream.
 type writer struct {
 	to  io.Writer

@@ -14,15 +14,6 @@ import (
 	"github.com/jobdir/jobdir/statefs/api"
 )
 
-// Page is a page of a list; package api has its members. Next is "" on the last one.
-type Page = api.Page[Operation, string]
-
-// List returns one page of the matching operations, live and ended, the newest first. The parameters are those of GET
-// /api/v1/operations. While the daemon builds its index, the error is an *[Error] with status 503 and RetryAfter.
-func (c *Client) List(ctx context.Context, filter url.Values) (*Page, error) {
-	return fetch[Page](ctx, c, "list operations", http.MethodGet, "/api/v1/operations", filter, nil)
-}
-
 // End is an operation in the completion feed: it has ended, or stopped for a person.
 type End struct {
 	Operation

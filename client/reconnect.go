@@ -6,8 +6,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"time"
-
-	"github.com/jobdir/jobdir/statefs"
 )
 
 // DefaultReconnectTimeout is how long a client tries to reach a daemon that is gone. A restart takes a second or
@@ -81,33 +79,6 @@ func (a *outage) retry(ctx context.Context, err error, further bool) bool {
 		return true
 	case <-ctx.Done():
 		return false
-	}
-}
-
-// retryFollow calls try with the current offset until it returns without being cut off, or the timeout is over.
-func (c *Client) retryFollow(ctx context.Context, id statefs.ID, offset int64,
-	try func(offset int64, connected func()) (*Footer, error),
-) (*Footer, error) {
-	away := outage{client: c}
-	for {
-		footer, err := try(offset, away.connected)
-		cut, isCut := errors.AsType[*CutError](err)
-		further := isCut && cut.Offset > offset
-		if further {
-			offset = cut.Offset
-		}
-		if !isCut && !isUnavailable(err) {
-			return footer, err
-		}
-		if !away.retry(ctx, err, further) {
-			if cause := context.Cause(ctx); cause != nil {
-				return nil, cause
-			}
-			if !away.deadline.IsZero() && !isCut {
-				err = &CutError{ID: id, Offset: offset, Err: err}
-			}
-			return nil, err
-		}
 	}
 }
 
