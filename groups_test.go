@@ -41,7 +41,6 @@ var ungrouped = map[string]string{
 	"catalog":        notYet,
 	"cli":            notYet,
 	"control":        notYet,
-	"control/front":  notYet,
 	"daemon/history": notYet,
 	"daemon/keeper":  notYet,
 	"daemon/outbox":  notYet,

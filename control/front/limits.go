@@ -3,7 +3,6 @@ package front
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 )
@@ -69,38 +68,4 @@ func checkSize(r *http.Request) error {
 			r.Method).WithHeader("Connection", "close")
 	}
 	return nil
-}
-
-// limitBody bounds the body before a handler reads it, and refuses a Content-Length above the limit.
-func (w *Response) limitBody(r *http.Request, row *Route) error {
-	most := int64(MaxBody)
-	if row.List > 0 {
-		most = maxList
-	}
-	if r.ContentLength > most {
-		w.unlimitedBody, w.drain = r.Body, most+MaxDrain
-		return Refuse(http.StatusRequestEntityTooLarge, "The body has %d bytes, the limit is %d", r.ContentLength,
-			most).WithHeader("Connection", "close")
-	}
-	if r.Body != nil && r.Body != http.NoBody {
-		w.unlimitedBody, w.drain = r.Body, MaxDrain
-		r.Body = http.MaxBytesReader(w.ResponseWriter, r.Body, most)
-	}
-	return nil
-}
-
-// drainBody sends the answer to a body that is too large, and then reads what the client still sends: many clients
-// read the answer only after they have sent everything, and closing a connection with unread bytes resets it. A client
-// that waits for 100 Continue sends nothing more.
-func (w *Response) drainBody(send func()) {
-	control := http.NewResponseController(w)
-	if w.unlimitedBody == nil || w.request.Header.Get("Expect") != "" || control.EnableFullDuplex() != nil {
-		send()
-		return
-	}
-	send()
-	if control.Flush() != nil || control.SetReadDeadline(time.Now().Add(w.server.config.Limits.Body)) != nil {
-		return
-	}
-	_, _ = io.CopyN(io.Discard, w.unlimitedBody, w.drain) // at worst the client misses the answer
 }

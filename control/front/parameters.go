@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 )
 
 // Parameters of a request, and their refusals. A refusal has the member parameter.
@@ -199,20 +198,4 @@ func (r *Request) BodyParameters(values url.Values) error {
 		values.Set(name, value)
 	}
 	return nil
-}
-
-// Quote quotes a value that a client sent, for messages.
-func Quote(text string) string { return "'" + Printable(text, 64) + "'" }
-
-// Printable cuts text to most bytes and replaces unprintable characters by question marks.
-func Printable(text string, most int) string {
-	if len(text) > most {
-		text = text[:most]
-	}
-	return strings.Map(func(c rune) rune {
-		if c == unicode.ReplacementChar || !unicode.IsPrint(c) {
-			return '?'
-		}
-		return c
-	}, text)
 }

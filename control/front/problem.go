@@ -2,9 +2,10 @@ package front
 
 import (
 	"fmt"
-	"maps"
 	"net/http"
 	"strconv"
+	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -60,39 +61,6 @@ func (e *RefusalError) WithRetryAfter() *RefusalError {
 	return e.WithHeader("Retry-After", strconv.Itoa(RetryAfter))
 }
 
-// fail answers a request with a problem. Faults of the daemon are logged with a number, which the answer contains.
-func (w *Response) fail(err error) {
-	s, r := w.server, w.request
-	known := s.config.Refusal(err)
-	if known.Cause != nil {
-		s.config.Fault(err)
-		number := s.failures.Add(1)
-		known = known.With("log_entry", number)
-		s.config.Logger.Error("request failed", "log_entry", number, "method", r.Method, "path", r.URL.Path, "status",
-			known.Status, "error", err)
-	}
-	if w.started {
-		// A part of another answer is sent already: only closing the connection can mark it as truncated.
-		panic(http.ErrAbortHandler)
-	}
-	maps.Copy(w.Header(), known.Header)
-	body := problemOf(known.Status, cut(known.Text, MaxMessage))
-	for member, value := range known.Members {
-		if text, is := value.(string); is {
-			value = cut(text, MaxValue)
-		}
-		if _, ours := body[member]; !ours {
-			body[member] = value
-		}
-	}
-	send := func() { w.send(ProblemType, known.Status, body) }
-	if known.Status == http.StatusRequestEntityTooLarge {
-		w.drainBody(send)
-		return
-	}
-	send()
-}
-
 // Limits of a message, and of a member of it such as the name of a parameter, in bytes: either may contain input of a
 // client, up to a megabyte.
 const (
@@ -119,4 +87,20 @@ func problemOf(status int, text string) map[string]any {
 		"type": "about:blank", "title": http.StatusText(status), "status": status,
 		"detail": text, "error": text,
 	}
+}
+
+// Quote quotes a value that a client sent, for messages.
+func Quote(text string) string { return "'" + Printable(text, 64) + "'" }
+
+// Printable cuts text to most bytes and replaces unprintable characters by question marks.
+func Printable(text string, most int) string {
+	if len(text) > most {
+		text = text[:most]
+	}
+	return strings.Map(func(c rune) rune {
+		if c == unicode.ReplacementChar || !unicode.IsPrint(c) {
+			return '?'
+		}
+		return c
+	}, text)
 }

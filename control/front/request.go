@@ -14,7 +14,7 @@ import (
 // Request is a request that has passed the guard and has a route.
 type Request struct {
 	*http.Request
-	server   *Server
+	server   *shared
 	response *Response
 	row      *Route
 	params   httprouter.Params
@@ -27,7 +27,7 @@ func (r *Request) Param(name string) string { return r.params.ByName(name) }
 func (r *Request) OverUnix() bool { return overUnix(r.Request) }
 
 // Draining is that of the server.
-func (r *Request) Draining() bool { return r.server.Draining() }
+func (r *Request) Draining() bool { return r.server.draining.Load() }
 
 // maxCreator is the length of the longest created_by, in bytes.
 const maxCreator = 128
@@ -113,4 +113,11 @@ func (r *Request) bodyError(err error) error {
 		answer = Refuse(http.StatusBadRequest, "The body ended early")
 	}
 	return answer.WithHeader("Connection", "close")
+}
+
+// BoundStall bounds how long writes to the client may make no progress, for the lifetime of the connection; the
+// connection must not be used for another request. The result reports whether the client read nothing for too long:
+// then one more short write gets through.
+func (r *Request) BoundStall() (stalled func() bool) {
+	return boundStall(r.Context(), r.server.config.Limits.WriteStall)
 }

@@ -13,7 +13,7 @@ import (
 // only be reported by closing the connection.
 type Response struct {
 	http.ResponseWriter
-	server  *Server
+	server  *shared
 	request *http.Request
 	started bool
 	// unlimitedBody is the body of the request without its limit. drain is how many bytes of it are read after an
@@ -112,4 +112,38 @@ func (w *Response) SendBytes(status int, media string, data []byte) error {
 		_, _ = w.Write(data) // an error means that the client is gone: there is nothing to report and no recipient
 	}
 	return nil
+}
+
+// limitBody bounds the body before a handler reads it, and refuses a Content-Length above the limit.
+func (w *Response) limitBody(r *http.Request, row *Route) error {
+	most := int64(MaxBody)
+	if row.List > 0 {
+		most = maxList
+	}
+	if r.ContentLength > most {
+		w.unlimitedBody, w.drain = r.Body, most+MaxDrain
+		return Refuse(http.StatusRequestEntityTooLarge, "The body has %d bytes, the limit is %d", r.ContentLength,
+			most).WithHeader("Connection", "close")
+	}
+	if r.Body != nil && r.Body != http.NoBody {
+		w.unlimitedBody, w.drain = r.Body, MaxDrain
+		r.Body = http.MaxBytesReader(w.ResponseWriter, r.Body, most)
+	}
+	return nil
+}
+
+// drainBody sends the answer to a body that is too large, and then reads what the client still sends: many clients
+// read the answer only after they have sent everything, and closing a connection with unread bytes resets it. A client
+// that waits for 100 Continue sends nothing more.
+func (w *Response) drainBody(send func()) {
+	control := http.NewResponseController(w)
+	if w.unlimitedBody == nil || w.request.Header.Get("Expect") != "" || control.EnableFullDuplex() != nil {
+		send()
+		return
+	}
+	send()
+	if control.Flush() != nil || control.SetReadDeadline(time.Now().Add(w.server.config.Limits.Body)) != nil {
+		return
+	}
+	_, _ = io.CopyN(io.Discard, w.unlimitedBody, w.drain) // at worst the client misses the answer
 }

@@ -8,43 +8,12 @@ import (
 	"net"
 	"net/http"
 	"sync"
-	"sync/atomic"
 )
-
-// Config configures a Server. Refusal, Fault and Quota are required.
-type Config struct {
-	// Routes are the routes; a path that begins with a :name matches what no other path begins with.
-	Routes []Route
-	// Hint completes the message for a path without a route.
-	Hint string
-	// Refusal maps the errors of handlers to answers.
-	Refusal func(error) *RefusalError
-	// Fault is called with each error that is a fault of this program, before the answer.
-	Fault func(error)
-	// Quota wraps EMFILE when no descriptor may be used for another client.
-	Quota func() error
-	// Stopped is the cause with which the contexts of requests end when the server stops.
-	Stopped error
-	// Tokens, if there are any, are required on every connection except those of a unix socket.
-	Tokens []Token
-	// Hosts are further names of this server, as name or name:port. Loopback names and the listen addresses are always
-	// accepted.
-	Hosts []string
-	// Insecure allows listening on non-loopback addresses without a token.
-	Insecure bool
-	Limits   Limits
-	Logger   *slog.Logger
-}
 
 // Server serves a table of routes.
 type Server struct {
-	config   Config
-	guard    *guard
-	confirms *confirmer
-	routers  *routers
-	sockets  sync.WaitGroup // the WebSockets that are open
-	draining atomic.Bool
-	failures atomic.Uint64
+	shared
+	routers *routers
 }
 
 // New prepares a server.
@@ -55,7 +24,8 @@ func New(c Config) (*Server, error) {
 	}
 	c.Limits = c.Limits.withDefaults()
 	return &Server{
-		config: c, guard: newGuard(c.Hosts, tokens), confirms: newConfirmer(), routers: newRouters(c.Routes),
+		shared:  shared{config: c, guard: newGuard(c.Hosts, tokens), confirms: newConfirmer()},
+		routers: newRouters(c.Routes),
 	}, nil
 }
 

@@ -1,6 +1,7 @@
 package front
 
 import (
+	"context"
 	"errors"
 	"os"
 	"time"
@@ -17,18 +18,16 @@ const (
 // bufferedConn is a connection with a configurable send buffer: TCP and unix sockets.
 type bufferedConn interface{ SetWriteBuffer(bytes int) error }
 
-// BoundStall bounds how long writes to the client may make no progress, for the lifetime of the connection; the
-// connection must not be used for another request. The result reports whether the client read nothing for too long:
-// then one more short write gets through.
-func (r *Request) BoundStall() (stalled func() bool) {
-	c, ok := r.Context().Value(connKey{}).(*conn)
+// boundStall is [Request.BoundStall] for the connection that a request's context knows.
+func boundStall(ctx context.Context, most time.Duration) (stalled func() bool) {
+	c, ok := ctx.Value(connKey{}).(*conn)
 	if !ok {
 		return func() bool { return false } // not accepted by this server's listener
 	}
 	if room, ok := c.Conn.(bufferedConn); ok {
 		_ = room.SetWriteBuffer(sendBufferBytes) // at worst the client does not learn why it is disconnected
 	}
-	c.stallTimeout.Store(int64(r.server.config.Limits.WriteStall))
+	c.stallTimeout.Store(int64(most))
 	return c.stalled.Load
 }
 
