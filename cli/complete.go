@@ -2,14 +2,11 @@ package cli
 
 import (
 	"context"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/jobdir/jobdir/cli/backend"
-	"github.com/jobdir/jobdir/statefs"
 )
 
 // completeWithin bounds how long a shell waits for suggestions. Any error yields no suggestions.
@@ -75,70 +72,6 @@ func (a *app) completeSteps() cobra.CompletionFunc {
 		}
 		return found, nil
 	})
-}
-
-// lanesExcept returns the lanes for a completion, each with the reason why it starts nothing.
-func lanesExcept(ctx context.Context, b *backend.Backend, given []string) (found []string, err error) {
-	all, err := b.Lanes.Lanes(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for i := range all.Lanes {
-		if l := &all.Lanes[i]; !slices.Contains(given, l.Name) {
-			found = append(found, cobra.CompletionWithDesc(l.Name, laneState(l)))
-		}
-	}
-	return found, nil
-}
-
-// completeLaneArguments suggests lanes, and the word that means all lanes.
-func (a *app) completeLaneArguments() cobra.CompletionFunc {
-	return a.inStorage(func(ctx context.Context, b *backend.Backend, args []string) ([]string, error) {
-		found, err := lanesExcept(ctx, b, args)
-		if len(args) == 0 {
-			found = append(found, cobra.CompletionWithDesc(statefs.AllLanes, "every lane"))
-		}
-		return found, err
-	})
-}
-
-// completeFlags adds suggestions to the flags lane, state, result and job of all commands.
-func (a *app) completeFlags(root *cobra.Command) {
-	states := make([]string, 0, len(statefs.States()))
-	for _, s := range statefs.States() {
-		states = append(states, cobra.CompletionWithDesc(string(s), s.Description()))
-	}
-	known := map[string]cobra.CompletionFunc{
-		"lane": a.inStorage(func(ctx context.Context, b *backend.Backend, _ []string) ([]string, error) {
-			return lanesExcept(ctx, b, nil)
-		}),
-		"status": listCompletion(states),
-		"result": listCompletion(results),
-		"job":    a.suggestions(findAddresses),
-	}
-	for _, cmd := range root.Commands() {
-		if cmd.Name() == "outbox" {
-			continue // there, a status is that of a delivery
-		}
-		for name, complete := range known {
-			if cmd.Flags().Lookup(name) != nil {
-				_ = cmd.RegisterFlagCompletionFunc(name, complete) // it fails for a flag that does not exist or is registered twice
-			}
-		}
-		a.completeFlags(cmd)
-	}
-}
-
-// listCompletion suggests words for a flag that takes a comma-separated list.
-func listCompletion[T ~string](words []T) cobra.CompletionFunc {
-	return func(_ *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-		before := begun[:strings.LastIndexByte(begun, ',')+1]
-		found := make([]string, 0, len(words))
-		for _, word := range words {
-			found = append(found, before+string(word))
-		}
-		return found, cobra.ShellCompDirectiveNoFileComp
-	}
 }
 
 // completeOneJob suggests jobs for the first argument.

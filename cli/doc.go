@@ -11,6 +11,18 @@
 // have two entry points: [Main] runs the whole command line with their handlers registered, [Serve] runs only
 // the daemon.
 //
+// # Layers
+//
+// A file uses only what its own group and the groups below it declare:
+//
+//	program  the command line, the daemon     main.go, serve.go, config.go, validate.go, version.go
+//	storage  lanes, schedules, deliveries     lane.go, lanes.go, schedules.go, outbox.go, outbox_request.go, prune.go,
+//	                                          sweep.go
+//	views    show jobs, operations, events    jobs.go, ls.go, show.go, show_steps.go, logs.go, history.go, events.go,
+//	                                          top.go
+//	work     start and change operations      submit.go, run.go, watcher.go, wait.go, request.go, retry.go, bulk.go
+//	session  what every command needs         session.go, complete.go
+//
 // # Authority
 //
 // The storage directory is the authority. A command uses the daemon that holds it, found by --server or by

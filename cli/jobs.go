@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jobdir/jobdir/cli/config"
-	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
 )
@@ -61,15 +60,6 @@ func parameters(all []client.Param) string {
 		words = append(words, word)
 	}
 	return strings.Join(words, " ")
-}
-
-func (s *session) findJobs(ctx context.Context) ([]client.Job, error) {
-	jobs, done, err := s.OpenJobs(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	return jobs.Jobs(ctx)
 }
 
 // showJob prints a job with its parameters and steps.
@@ -148,13 +138,4 @@ func stepNotes(s *client.JobStep) string {
 	add(s.Lane != "", "lane %s", s.Lane)
 	add(len(s.Limits) > 0, "limits %s", strings.Join(s.Limits, " "))
 	return strings.Join(all, "; ")
-}
-
-// jobAddress splits GROUP/JOB; where is the command that lists what could be meant.
-func jobAddress(address, where string) (group, job string, err error) {
-	group, job, ok := strings.Cut(address, "/")
-	if !ok || group == "" || job == "" {
-		return "", "", exit.Usagef("%q is not a job: give GROUP/JOB; 'jobdir %s", address, where)
-	}
-	return group, job, nil
 }

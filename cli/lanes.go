@@ -65,6 +65,31 @@ func showLanes(ctx context.Context, s *session, b *backend.Backend, _ []string) 
 	return nil
 }
 
+// completeLaneArguments suggests lanes, and the word that means all lanes.
+func (a *app) completeLaneArguments() cobra.CompletionFunc {
+	return a.inStorage(func(ctx context.Context, b *backend.Backend, args []string) ([]string, error) {
+		found, err := lanesExcept(ctx, b, args)
+		if len(args) == 0 {
+			found = append(found, cobra.CompletionWithDesc(statefs.AllLanes, "every lane"))
+		}
+		return found, err
+	})
+}
+
+// lanesExcept returns the lanes for a completion, each with the reason why it starts nothing.
+func lanesExcept(ctx context.Context, b *backend.Backend, given []string) (found []string, err error) {
+	all, err := b.Lanes.Lanes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range all.Lanes {
+		if l := &all.Lanes[i]; !slices.Contains(given, l.Name) {
+			found = append(found, cobra.CompletionWithDesc(l.Name, laneState(l)))
+		}
+	}
+	return found, nil
+}
+
 func capacityText(n *int) string {
 	if n == nil {
 		return "unlimited"

@@ -10,11 +10,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/cli/backend"
 	"github.com/jobdir/jobdir/cli/config"
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/cli/serve"
 	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/daemon"
+	"github.com/jobdir/jobdir/statefs"
 )
 
 // Streams are where a command reads from and writes to.
@@ -74,17 +76,10 @@ func NeedsPerson(err error) error { return daemon.NeedsPerson(err) }
 // holds the storage.
 func Serve(ctx context.Context, c ServeConfig) error { return serve.Run(ctx, c, Version()) }
 
-// app is one invocation of the program.
-type app struct {
-	streams Streams
-	options Options
-	server  string // the flag --server of every command
-}
-
 // Main runs one command line, without the name of the program, and returns the exit code. It reads the environment and
 // handles signals, so it is for the main function of a program.
 func Main(ctx context.Context, args []string, streams Streams, options Options) int {
-	a := &app{streams: streams, options: options}
+	a := &app{streams: streams, handlers: options.Handlers, definitions: options.Definitions}
 	root := a.root() //nolint:contextcheck // each command gets ctx from ExecuteContextC
 	root.SetArgs(joinWait(args))
 	root.SetIn(streams.In)
@@ -174,22 +169,43 @@ func completion(root *cobra.Command) {
 	cmd.RunE = refusedByArgs
 }
 
-// refusedByArgs is the function of a command whose Args refuse everything.
-func refusedByArgs(*cobra.Command, []string) error { return nil }
-
-// onlyCommands checks the arguments of a command that takes none besides its commands.
-func onlyCommands(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
+// completeFlags adds suggestions to the flags lane, state, result and job of all commands.
+func (a *app) completeFlags(root *cobra.Command) {
+	states := make([]string, 0, len(statefs.States()))
+	for _, s := range statefs.States() {
+		states = append(states, cobra.CompletionWithDesc(string(s), s.Description()))
 	}
-	return unknownCommand(cmd, args[0])
+	known := map[string]cobra.CompletionFunc{
+		"lane": a.inStorage(func(ctx context.Context, b *backend.Backend, _ []string) ([]string, error) {
+			return lanesExcept(ctx, b, nil)
+		}),
+		"status": listCompletion(states),
+		"result": listCompletion(results),
+		"job":    a.suggestions(findAddresses),
+	}
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "outbox" {
+			continue // there, a status is that of a delivery
+		}
+		for name, complete := range known {
+			if cmd.Flags().Lookup(name) != nil {
+				_ = cmd.RegisterFlagCompletionFunc(name, complete) // it fails for a flag that does not exist or is registered twice
+			}
+		}
+		a.completeFlags(cmd)
+	}
 }
 
-func unknownCommand(cmd *cobra.Command, name string) error {
-	if near := cmd.SuggestionsFor(name); len(near) > 0 {
-		return exit.Usagef("unknown command %q; did you mean %s?", name, strings.Join(near, " or "))
+// listCompletion suggests words for a flag that takes a comma-separated list.
+func listCompletion[T ~string](words []T) cobra.CompletionFunc {
+	return func(_ *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+		before := begun[:strings.LastIndexByte(begun, ',')+1]
+		found := make([]string, 0, len(words))
+		for _, word := range words {
+			found = append(found, before+string(word))
+		}
+		return found, cobra.ShellCompDirectiveNoFileComp
 	}
-	return exit.Usagef("unknown command %q", name)
 }
 
 // usageErrors makes the errors of the argument checks of all commands usage errors.
@@ -205,36 +221,4 @@ func usageErrors(of *cobra.Command) {
 		}
 		usageErrors(cmd)
 	}
-}
-
-// needs checks that there are arguments; what names the missing one in the error.
-func needs(what string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return fmt.Errorf("%s: %s is missing", cmd.Name(), what)
-		}
-		return nil
-	}
-}
-
-func noArguments(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return fmt.Errorf("%s takes no arguments, got %q", cmd.Name(), args[0])
-	}
-	return nil
-}
-
-// atMostOne checks that there is at most one argument.
-func atMostOne(what string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) > 1 {
-			return fmt.Errorf("%s: takes %s, not %d", cmd.Name(), what, len(args))
-		}
-		return nil
-	}
-}
-
-// exactlyOne checks that there is exactly one argument.
-func exactlyOne(what string) cobra.PositionalArgs {
-	return cobra.MatchAll(atMostOne(what), needs(what))
 }

@@ -26,7 +26,7 @@ A line on stderr reports when it serves. Exit codes: 71 the address is in use, 7
 		Example: "  jobdir serve --jobs jobs-example --storage ./storage",
 		Args:    noArguments,
 		RunE: a.runs(func(ctx context.Context, s *session, _ []string) error {
-			own := serve.Config{Definitions: a.options.Definitions, Handlers: a.options.Handlers}
+			own := serve.Config{Definitions: a.definitions, Handlers: a.handlers}
 			return serve.Process(ctx, &s.Config.Config, own, Version(), s.streams)
 		}),
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -13,9 +14,19 @@ import (
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/cli/backend"
 	"github.com/jobdir/jobdir/cli/config"
+	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
+	"github.com/jobdir/jobdir/daemon"
 )
+
+// app is one invocation of the program.
+type app struct {
+	streams     term.Streams
+	handlers    daemon.Handlers
+	definitions []catalog.Source
+	server      string // the flag --server of every command
+}
 
 // session is one command at work: its settings, the way to the storage, and its streams.
 type session struct {
@@ -31,11 +42,11 @@ func (a *app) session(cmd *cobra.Command) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	handlers := func() []string { return slices.Collect(maps.Keys(a.options.Handlers)) }
+	handlers := func() []string { return slices.Collect(maps.Keys(a.handlers)) }
 	asJSON, _ := cmd.Flags().GetBool("json") // false for a command without the flag
 	return &session{Target: &backend.Target{
 		Config: conf, Server: a.server, Notice: a.streams.Notice,
-		Catalog: catalog.Options{Extra: a.options.Definitions, Handlers: handlers},
+		Catalog: catalog.Options{Extra: a.definitions, Handlers: handlers},
 	}, streams: a.streams, flags: cmd.Flags(), json: asJSON}, nil
 }
 
@@ -88,6 +99,15 @@ func (s *session) connect(ctx context.Context) (*client.Client, error) {
 		s.closers = append(s.closers, c.Close)
 	}
 	return c, err
+}
+
+func (s *session) findJobs(ctx context.Context) ([]client.Job, error) {
+	jobs, done, err := s.OpenJobs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return jobs.Jobs(ctx)
 }
 
 // follows is runs for a command that may take long: it ends when the reader of its output is gone.
@@ -162,4 +182,63 @@ func negative(err error) string {
 		return "-" + name
 	}
 	return ""
+}
+
+// onlyCommands checks the arguments of a command that takes none besides its commands.
+func onlyCommands(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return unknownCommand(cmd, args[0])
+}
+
+func unknownCommand(cmd *cobra.Command, name string) error {
+	if near := cmd.SuggestionsFor(name); len(near) > 0 {
+		return exit.Usagef("unknown command %q; did you mean %s?", name, strings.Join(near, " or "))
+	}
+	return exit.Usagef("unknown command %q", name)
+}
+
+// refusedByArgs is the function of a command whose Args refuse everything.
+func refusedByArgs(*cobra.Command, []string) error { return nil }
+
+// needs checks that there are arguments; what names the missing one in the error.
+func needs(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return fmt.Errorf("%s: %s is missing", cmd.Name(), what)
+		}
+		return nil
+	}
+}
+
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%s takes no arguments, got %q", cmd.Name(), args[0])
+	}
+	return nil
+}
+
+// atMostOne checks that there is at most one argument.
+func atMostOne(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return fmt.Errorf("%s: takes %s, not %d", cmd.Name(), what, len(args))
+		}
+		return nil
+	}
+}
+
+// exactlyOne checks that there is exactly one argument.
+func exactlyOne(what string) cobra.PositionalArgs {
+	return cobra.MatchAll(atMostOne(what), needs(what))
+}
+
+// jobAddress splits GROUP/JOB; where is the command that lists what could be meant.
+func jobAddress(address, where string) (group, job string, err error) {
+	group, job, ok := strings.Cut(address, "/")
+	if !ok || group == "" || job == "" {
+		return "", "", exit.Usagef("%q is not a job: give GROUP/JOB; 'jobdir %s", address, where)
+	}
+	return group, job, nil
 }
