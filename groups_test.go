@@ -39,7 +39,6 @@ var ungrouped = map[string]string{
 	"daemon": "its table is of parts, which are types: TestPartsOfTheDaemonAreInOneOrder holds their order",
 
 	"catalog":        notYet,
-	"control":        notYet,
 	"daemon/history": notYet,
 	"daemon/keeper":  notYet,
 	"daemon/outbox":  notYet,

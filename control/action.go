@@ -222,6 +222,29 @@ func (s *actions) controlsStep(c *controlRequest) (bool, error) {
 	return rec != nil && len(rec.Steps) > 0 && !rec.Status.Terminal(), err
 }
 
+// wrongGroup refuses to control an operation through another group's path. It names the right path of a live operation,
+// and the group and the state of an ended one.
+func (s *actions) wrongGroup(c *controlRequest, of membership) error {
+	id, asked := c.id, front.Printable(c.group, 64)
+	where := "/api/v1/operations/" + id.String()
+	if _, err := s.tree.State(id); errors.Is(err, statefs.ErrNotLive) {
+		rec, err := s.tree.ReadDurableEnd(id)
+		if err != nil || rec == nil {
+			return s.alreadyEnded(id)
+		}
+		ended := front.Refuse(http.StatusNotFound, "Operation '%s' is not of group '%s' but of '%s', and it is already %s: see %s",
+			id, asked, rec.Group, rec.Status, where)
+		return withRetryHint(ended.With("id", id).With("state", rec.Status).With("location", where), id, c.action)
+	} else if err != nil {
+		return err
+	}
+	if of.group != "" {
+		where = "/" + of.group + "/control"
+	}
+	return front.Refuse(http.StatusNotFound, "Operation '%s' is not of group '%s': control it by %s", id, asked, where).
+		With("id", id).With("location", where)
+}
+
 // withRetryHint adds to the refusal of a retry how to retry an ended operation: that makes a new operation, which no
 // GET does.
 func withRetryHint(err error, id statefs.ID, action string) error {

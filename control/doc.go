@@ -18,6 +18,19 @@
 // which knows which operations are live, and awaiter, which waits for one. State that only the daemon holds in memory
 // comes through an interface that each declares beside its handlers; Daemon has one part of the daemon for each.
 //
+// # Layers
+//
+// A file uses only what its own group and the groups below it declare:
+//
+//	server    the routes, and what serves them       routes.go, server.go, ui.go
+//	storage   lanes, deliveries, counts, health      lanes.go, schedules.go, outbox.go, outbox_action.go, metrics.go,
+//	                                                 health.go
+//	requests  start, change and delete operations    submit.go, action.go, stepaction.go, effect.go, retry.go,
+//	                                                 retention.go, bulk.go
+//	reads     lists, streams, files, events          list.go, stream.go, files.go, events.go
+//	waiting   wakes the readers of an operation      hub.go, follow.go, wait.go
+//	view      what is known of operations and jobs   operation.go, live.go, jobs.go, parameters.go, problem.go
+//
 // # Streams
 //
 // An open stream consists of the goroutine that net/http runs for its connection, an entry in the hub and an open log.

@@ -3,7 +3,6 @@ package control
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"net/http"
 	"time"
 
@@ -12,15 +11,6 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/api"
 )
-
-// recordOf returns a record, nil if there is no readable one.
-func recordOf(tree *statefs.Tree, id statefs.ID) (*statefs.Record, error) {
-	rec, err := tree.ReadRecord(id)
-	if errors.Is(err, fs.ErrNotExist) || isUnreadable(err) {
-		return nil, nil //nolint:nilnil // documented
-	}
-	return rec, err
-}
 
 // undurable describes the effects that an answer reports although the daemon could not make them durable.
 var undurable = map[statefs.Action]string{

@@ -10,6 +10,7 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/jobdir/jobdir/catalog"
@@ -189,4 +190,13 @@ func (s *pages) sendConfirmation(w *front.Response, r *front.Request, p *page) e
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Referrer-Policy", "same-origin") // with no-referrer, the Origin of the form would be null
 	return s.sendPage(w, r, *p)
+}
+
+// knownGroup refuses a group without jobs.
+func knownGroup(jobs *catalog.Catalog, group string) error {
+	groups := jobs.Groups()
+	if slices.Contains(groups, group) {
+		return nil
+	}
+	return &submit.UnknownJobError{Group: group, Groups: groups}
 }

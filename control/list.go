@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -330,3 +331,38 @@ func (s *lists) finished(w *front.Response, r *front.Request) error {
 
 // maxFinished is the maximum number of ends in one answer of the feed.
 const maxFinished = 1000
+
+// countedStates are the states that the daemon counts from memory. Foreign operations can have markers that are running
+// or paused, and only a listing finds those.
+var countedStates = []statefs.State{
+	statefs.Scheduled, statefs.Queued, statefs.WaitingApproval, statefs.FailedRetryable,
+	statefs.FailedManual, statefs.Trailing,
+}
+
+// countOnly answers a list that only wants the number of operations in countedStates; false for any other list.
+func (s *lists) countOnly(ctx context.Context, q *history.Query) (total int, ok bool, err error) {
+	if !q.CountsStatuses() || slices.ContainsFunc(q.Statuses,
+		func(state statefs.State) bool { return !slices.Contains(countedStates, state) }) {
+		return 0, false, nil
+	}
+	states, err := s.countStates(ctx)
+	for state, n := range states {
+		if slices.Contains(q.Statuses, state) {
+			total += n
+		}
+	}
+	return total, err == nil, err
+}
+
+// countStates counts the operations of this daemon by status, each exactly once at any moment.
+func (s *lists) countStates(ctx context.Context) (map[statefs.State]int, error) {
+	live, foreign, err := s.live.liveView(&history.Query{})
+	if err != nil {
+		return nil, err
+	}
+	live.Rows = slices.DeleteFunc(live.Rows, func(row history.Packed) bool {
+		shown, err := row.Unpack()
+		return err == nil && foreign[shown.ID] && shown.ID.PID() != os.Getpid()
+	})
+	return s.history.CountStates(ctx, live)
+}

@@ -103,6 +103,15 @@ func readRecord(tree *statefs.Tree, id statefs.ID, marked bool) (*statefs.Record
 	return statefs.ReadSubmitted(tree, id)
 }
 
+// recordOf returns a record, nil if there is no readable one.
+func recordOf(tree *statefs.Tree, id statefs.ID) (*statefs.Record, error) {
+	rec, err := tree.ReadRecord(id)
+	if errors.Is(err, fs.ErrNotExist) || isUnreadable(err) {
+		return nil, nil //nolint:nilnil // documented
+	}
+	return rec, err
+}
+
 // isUnreadable reports whether err means that a record exists but cannot be used.
 func isUnreadable(err error) bool {
 	_, corrupt := errors.AsType[*statefs.CorruptError](err)
@@ -131,29 +140,6 @@ func (m membership) is(group string) bool {
 		return m.group == group
 	}
 	return strings.HasPrefix(m.endpoint, group+"-")
-}
-
-// wrongGroup refuses to control an operation through another group's path. It names the right path of a live operation,
-// and the group and the state of an ended one.
-func (s *actions) wrongGroup(c *controlRequest, of membership) error {
-	id, asked := c.id, front.Printable(c.group, 64)
-	where := "/api/v1/operations/" + id.String()
-	if _, err := s.tree.State(id); errors.Is(err, statefs.ErrNotLive) {
-		rec, err := s.tree.ReadDurableEnd(id)
-		if err != nil || rec == nil {
-			return s.alreadyEnded(id)
-		}
-		ended := front.Refuse(http.StatusNotFound, "Operation '%s' is not of group '%s' but of '%s', and it is already %s: see %s",
-			id, asked, rec.Group, rec.Status, where)
-		return withRetryHint(ended.With("id", id).With("state", rec.Status).With("location", where), id, c.action)
-	} else if err != nil {
-		return err
-	}
-	if of.group != "" {
-		where = "/" + of.group + "/control"
-	}
-	return front.Refuse(http.StatusNotFound, "Operation '%s' is not of group '%s': control it by %s", id, asked, where).
-		With("id", id).With("location", where)
 }
 
 // groupOf returns the group of an operation. Of a foreign one, only the endpoint may be known.

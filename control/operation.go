@@ -177,6 +177,30 @@ func (s *viewer) recordError(id statefs.ID, err error) error {
 	return s.goneError(id)
 }
 
+// goneError answers for an operation without a record: 410 when the index knows that it was pruned or deleted.
+func (s *viewer) goneError(id statefs.ID) error {
+	if err := s.gone(id); err != nil {
+		return err
+	}
+	return front.Refuse(http.StatusNotFound, "Operation '%s' not found: the storage has no operation with this ID",
+		id).With("id", id)
+}
+
+// gone refuses a request for an operation that was pruned or deleted; it returns nil for an unknown operation.
+func (s *viewer) gone(id statefs.ID) error {
+	if _, err := s.tree.ReadRecord(id); isUnreadable(err) {
+		return err // the record exists, but is in no list
+	}
+	gone, err := s.history.Gone(id)
+	if err != nil {
+		return err
+	}
+	if gone {
+		return front.Refuse(http.StatusGone, "Operation '%s' is gone: it was pruned or deleted", id).With("id", id)
+	}
+	return nil
+}
+
 // maxCachedDefinitions bounds the number of cached earlier definitions.
 const maxCachedDefinitions = 200
 
@@ -227,4 +251,32 @@ func (s *viewer) showSteps(out *api.Operation) {
 	if out.State.Terminal() || out.State == statefs.Trailing {
 		out.AllDone = &allDone
 	}
+}
+
+// maxAncestors bounds how many dependencies of an operation are checked.
+const maxAncestors = 100
+
+// blockingAncestor returns an operation that waits for a person among the direct and transitive dependencies; the zero
+// ID if there is none. It calls note for each before it reads the state.
+func (s *viewer) blockingAncestor(after []statefs.ID, note func(statefs.ID)) (none statefs.ID) {
+	queue, seen := slices.Clone(after), map[statefs.ID]bool{}
+	for i := 0; i < len(queue) && len(seen) < maxAncestors; i++ {
+		id := queue[i]
+		if seen[id] {
+			continue
+		}
+		seen[id] = true
+		note(id)
+		state, err := s.tree.State(id)
+		if err == nil && state.NeedsPerson() {
+			return id
+		}
+		if err != nil || state != statefs.Queued && state != statefs.Scheduled && state != statefs.Paused {
+			continue // it has ended, or depends on no other operation
+		}
+		if rec, err := s.tree.ReadRecord(id); err == nil && rec.Starts == 0 {
+			queue = append(queue, rec.After...)
+		}
+	}
+	return none
 }

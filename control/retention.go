@@ -85,30 +85,6 @@ func (s *retention) refusal(id statefs.ID, err error) error {
 	return err
 }
 
-// goneError answers for an operation without a record: 410 when the index knows that it was pruned or deleted.
-func (s *viewer) goneError(id statefs.ID) error {
-	if err := s.gone(id); err != nil {
-		return err
-	}
-	return front.Refuse(http.StatusNotFound, "Operation '%s' not found: the storage has no operation with this ID",
-		id).With("id", id)
-}
-
-// gone refuses a request for an operation that was pruned or deleted; it returns nil for an unknown operation.
-func (s *viewer) gone(id statefs.ID) error {
-	if _, err := s.tree.ReadRecord(id); isUnreadable(err) {
-		return err // the record exists, but is in no list
-	}
-	gone, err := s.history.Gone(id)
-	if err != nil {
-		return err
-	}
-	if gone {
-		return front.Refuse(http.StatusGone, "Operation '%s' is gone: it was pruned or deleted", id).With("id", id)
-	}
-	return nil
-}
-
 // prune is POST /api/v1/prune.
 func (s *retention) prune(w *front.Response, r *front.Request) error {
 	dryRun, err := dryRunOf(r)

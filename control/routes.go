@@ -11,12 +11,10 @@ import (
 )
 
 var (
-	formats  = []string{"stream", "sse", "json"}
 	formatOf = choice("format", formats,
 		"stream: header, log and footer as text (default); sse: server-sent events; json: waits and answers the footer")
 	offsetOf        = number("offset", "continue at this byte of the log file; header and <log> come again")
 	strictOf        = flag("strict", "409 for a request that would change nothing; without it 200, with changed: false")
-	forceOf         = flag("force", "of cancel: SIGKILL at once, without the grace period, also after a cancel")
 	waitOf          = text("wait", "answer when it took effect, at most after this time (5s, 1m); without it at once")
 	stepOf          = text("step", "the step that is meant; the one at which the operation stands when not given")
 	retryParameters = []front.Parameter{
@@ -34,35 +32,8 @@ var (
 		answer(200, front.MediaJSON, "The footer, with format=json"),
 		answer(202, front.MediaJSON, "With format=json: what is known of an operation that waits for a person, or has not ended when the time of the preference wait is over"),
 	}
-	// startupResponse is the answer while the daemon has not loaded every live operation.
-	startupResponse = answer(503, front.MediaJSON, "The daemon is starting and cannot count yet; Retry-After says when to ask again")
-	requested       = []front.Answer{answer(200, front.MediaJSON, "It was carried out; took_effect says whether that changed anything"), answer(202, front.MediaJSON, "The request is on disk")}
+	requested = []front.Answer{answer(200, front.MediaJSON, "It was carried out; took_effect says whether that changed anything"), answer(202, front.MediaJSON, "The request is on disk")}
 )
-
-// text, number, flag, list and choice return parameters by the kind of their value.
-func text(name, summary string) front.Parameter {
-	return front.Parameter{Name: name, Kind: "string", Summary: summary}
-}
-
-func number(name, summary string) front.Parameter {
-	return front.Parameter{Name: name, Kind: "integer", Summary: summary}
-}
-
-func flag(name, summary string) front.Parameter {
-	return front.Parameter{Name: name, Kind: "boolean", Summary: summary}
-}
-
-func list(name, summary string) front.Parameter {
-	return front.Parameter{Name: name, Kind: "string", Summary: summary, List: true}
-}
-
-func choice(name string, values []string, summary string) front.Parameter {
-	return front.Parameter{Name: name, Kind: "string", Summary: summary, Values: values}
-}
-
-func answer(status int, media, summary string) front.Answer {
-	return front.Answer{Status: status, Media: media, Summary: summary}
-}
 
 // table returns every route of the server.
 func (s *Server) table() []front.Route {

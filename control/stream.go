@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/api"
@@ -38,6 +39,9 @@ type streams struct {
 	daemon followStatus
 	log    *slog.Logger
 }
+
+// formats are the values of the parameter format; the first is the default.
+var formats = []string{"stream", "sse", "json"}
 
 // formatFrom reads the parameter format.
 func formatFrom(values url.Values) (string, error) {
@@ -80,6 +84,76 @@ func streamHeaders(h http.Header, id statefs.ID, format string) {
 	}
 	h.Set("Content-Type", front.MediaSSE+"; charset=utf-8")
 	h.Set("X-Accel-Buffering", "no")
+}
+
+// joinStream is GET /api/v1/operations/{id}/stream.
+func (s *streams) joinStream(w *front.Response, r *front.Request) error {
+	id, q := idAndQuery(r)
+	format, err := formatFrom(q.Values)
+	q.Refuse(err)
+	offset, err := offsetFrom(r, q, format)
+	q.Refuse(err)
+	if err := q.Err(); err != nil {
+		return err
+	}
+	f := s.hub.follow(id, viewOf(format))
+	defer f.close()
+	if _, err := f.Snapshot(); err != nil {
+		return s.view.recordError(id, err)
+	}
+	if f.end == nil {
+		defer s.daemon.Follow(id, f.markChanged)()
+	}
+	err = s.serveStream(w, r, f, format, offset)
+	if errors.Is(err, stream.ErrShutdown) && !w.Started() {
+		return front.Refuse(http.StatusServiceUnavailable, "The daemon is shutting down; the operation is kept").With("id",
+			id).WithRetryAfter()
+	}
+	return s.endStream(w, r, id, err)
+}
+
+// streamStarted streams to the connection that started the operation, and applies on_disconnect when it closes early.
+func (s *streams) streamStarted(w *front.Response, r *front.Request, id statefs.ID, onDisconnect, format string) error {
+	f := s.hub.follow(id, viewOf(format))
+	defer f.close()
+	if _, err := f.Snapshot(); err != nil {
+		return err
+	}
+	defer s.daemon.Follow(id, f.markChanged)()
+	err := s.serveStream(w, r, f, format, 0)
+	if errors.Is(err, errGone) && !r.Draining() {
+		s.disconnected(r.Context(), id, catalog.OnDisconnect(onDisconnect))
+	}
+	return s.endStream(w, r, id, err)
+}
+
+func viewOf(format string) view {
+	switch format {
+	case "json":
+		return viewEnd
+	case "sse":
+		return viewDetail
+	}
+	return viewLog
+}
+
+// disconnected applies on_disconnect of the job: the reader that started an operation left before its end.
+func (s *streams) disconnected(ctx context.Context, id statefs.ID, do catalog.OnDisconnect) {
+	var ask statefs.Action
+	switch do {
+	case catalog.DisconnectCancel:
+		ask = statefs.Cancel
+	case catalog.DisconnectPause:
+		ask = statefs.Pause
+	case catalog.DisconnectContinue:
+	}
+	if ask == "" {
+		return
+	}
+	err := s.tree.Request(context.WithoutCancel(ctx), id, ask, nil)
+	if err != nil && !errors.Is(err, statefs.ErrNotLive) {
+		s.log.Error("request after a disconnect failed", "id", id.String(), "action", string(ask), "error", err)
+	}
 }
 
 // errGone means that the reader of a stream disconnected before its end.

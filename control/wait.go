@@ -56,34 +56,6 @@ func (s *awaiter) awaitEndOrPerson(ctx context.Context, f *follower, or ...state
 // that takes milliseconds.
 const requestTimeout = 5 * time.Second
 
-// maxAncestors bounds how many dependencies of an operation are checked.
-const maxAncestors = 100
-
-// blockingAncestor returns an operation that waits for a person among the direct and transitive dependencies; the zero
-// ID if there is none. It calls note for each before it reads the state.
-func (s *viewer) blockingAncestor(after []statefs.ID, note func(statefs.ID)) (none statefs.ID) {
-	queue, seen := slices.Clone(after), map[statefs.ID]bool{}
-	for i := 0; i < len(queue) && len(seen) < maxAncestors; i++ {
-		id := queue[i]
-		if seen[id] {
-			continue
-		}
-		seen[id] = true
-		note(id)
-		state, err := s.tree.State(id)
-		if err == nil && state.NeedsPerson() {
-			return id
-		}
-		if err != nil || state != statefs.Queued && state != statefs.Scheduled && state != statefs.Paused {
-			continue // it has ended, or depends on no other operation
-		}
-		if rec, err := s.tree.ReadRecord(id); err == nil && rec.Starts == 0 {
-			queue = append(queue, rec.After...)
-		}
-	}
-	return none
-}
-
 // ancestors are the dependencies of a followed operation. Their changes wake its follower too.
 type ancestors struct {
 	view     *viewer
