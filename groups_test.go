@@ -22,8 +22,8 @@ import (
 	"testing"
 )
 
-// A package of many files is read from one end to the other, as a program of packages is. Its package comment divides
-// the files into groups, in a table below the heading Layers, the highest group first:
+// The packages are in layers (layout_test.go), and so are the files of a large package. Its package comment divides
+// them into groups, in a table below the heading Layers, the highest group first:
 //
 //	name  what it is  a.go, b.go
 //	                  c.go
@@ -77,7 +77,7 @@ func groupsOf(comment string) (groups []group) {
 }
 
 // TestFilesUseOnlyGroupsBelow holds the order of the groups. The compiler's export data describe what a package
-// imports, so each package is type-checked alone.
+// imports, so each package is type-checked alone; files for other systems are only looked up in the table.
 func TestFilesUseOnlyGroupsBelow(t *testing.T) {
 	t.Parallel()
 	comments, names := map[string]string{}, map[string][]string{}
@@ -108,7 +108,7 @@ func TestFilesUseOnlyGroupsBelow(t *testing.T) {
 	imported := importer.ForCompiler(fset, "gc", func(name string) (io.ReadCloser, error) {
 		return os.Open(listed[name].Export)
 	})
-	for dir, groups := range tables {
+	for _, dir := range slices.Sorted(maps.Keys(tables)) {
 		var files []*ast.File
 		for _, name := range listed[module+"/"+dir].GoFiles {
 			file, err := parser.ParseFile(fset, filepath.Join(dir, name), nil, parser.SkipObjectResolution)
@@ -117,7 +117,7 @@ func TestFilesUseOnlyGroupsBelow(t *testing.T) {
 			}
 			files = append(files, file)
 		}
-		uses, err := usesUp(fset, files, groups, imported)
+		uses, err := usesUp(fset, files, tables[dir], imported)
 		if err != nil {
 			t.Errorf("%s: %v", dir, err)
 		}
@@ -167,12 +167,12 @@ func usesUp(fset *token.FileSet, files []*ast.File, groups []group, imported typ
 		if used.Pkg() != pkg {
 			continue
 		}
-		from, to := fset.Position(at.Pos()), fset.Position(used.Pos())
-		in, below := level[filepath.Base(from.Filename)], level[filepath.Base(to.Filename)]
-		if below > in && in > 0 {
-			up = append(up, fmt.Sprintf("%s:%d in group %q uses %s of %s in the higher group %q: move one of them, or pass a "+
-				"function or an interface down", from.Filename, from.Line, groups[len(groups)-in].name, used.Name(),
-				filepath.Base(to.Filename), groups[len(groups)-below].name))
+		user, owner := fset.Position(at.Pos()), fset.Position(used.Pos())
+		own, its := level[filepath.Base(user.Filename)], level[filepath.Base(owner.Filename)]
+		if own > 0 && its > own {
+			up = append(up, fmt.Sprintf("%s:%d of group %q uses %s, which %s of the higher group %q declares: move the "+
+				"declaration down or the caller up, or pass a function or an interface", user.Filename, user.Line,
+				groups[len(groups)-own].name, used.Name(), filepath.Base(owner.Filename), groups[len(groups)-its].name))
 		}
 	}
 	slices.Sort(up)
@@ -243,7 +243,7 @@ const most = 3
 	}
 	var found []string
 	for _, use := range up {
-		found = append(found, regexp.MustCompile(`^(\S+) .* uses (\S+) of.*`).ReplaceAllString(use, "$1 $2"))
+		found = append(found, regexp.MustCompile(`^(\S+) .* uses (\S+), which .*`).ReplaceAllString(use, "$1 $2"))
 	}
 	want := []string{"low.go:3 above", "low.go:3 field", "low.go:4 most", "low.go:5 made", "low.go:5 method"}
 	if !slices.Equal(found, want) {
