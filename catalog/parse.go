@@ -1,7 +1,9 @@
 package catalog
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"slices"
 	"strings"
@@ -12,6 +14,7 @@ import (
 	"github.com/jobdir/jobdir/catalog/phrase"
 	"github.com/jobdir/jobdir/catalog/yamlfile"
 	"github.com/jobdir/jobdir/daemon/outbox"
+	"github.com/jobdir/jobdir/statefs"
 )
 
 // What is wrong with a definition file, and where.
@@ -50,6 +53,19 @@ func Parse(file string, data []byte) ([]*Definition, error) {
 		return nil, problems
 	}
 	return definitions, nil
+}
+
+// Stored returns the definition that the storage keeps under a hash: that under which an operation was submitted.
+func Stored(tree *statefs.Tree, hash string) (*Definition, error) {
+	source, err := tree.Definition(hash)
+	if err != nil {
+		return nil, fmt.Errorf("read the definition it was submitted under: %w", err)
+	}
+	list, err := Parse("definitions/"+hash+".yaml", source)
+	if err != nil || len(list) != 1 {
+		return nil, fmt.Errorf("the definition it was submitted under cannot be read: %w", errors.Join(err, fs.ErrInvalid))
+	}
+	return list[0], nil
 }
 
 func parseDocument(file string, doc yamlfile.Document) (*Definition, Problems) {

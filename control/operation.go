@@ -221,19 +221,15 @@ func (s *viewer) definitionOf(rec *statefs.Record) *catalog.Definition {
 	if def := s.definitions.known[rec.Definition]; def != nil {
 		return def
 	}
-	source, err := s.tree.Definition(rec.Definition)
+	def, err := catalog.Stored(s.tree, rec.Definition)
 	if err != nil {
-		return nil
-	}
-	list, err := catalog.Parse("definitions/"+rec.Definition+".yaml", source)
-	if err != nil || len(list) != 1 {
 		return nil
 	}
 	if s.definitions.known == nil || len(s.definitions.known) >= maxCachedDefinitions {
 		s.definitions.known = make(map[string]*catalog.Definition)
 	}
-	s.definitions.known[rec.Definition] = list[0]
-	return list[0]
+	s.definitions.known[rec.Definition] = def
+	return def
 }
 
 // showSteps adds the steps in order, with the duration of each, and why a person has to act.

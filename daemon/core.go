@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
@@ -206,17 +205,12 @@ func (c *core) storedDefinition(rec *statefs.Record) (*catalog.Definition, error
 		}
 		return nil, fmt.Errorf("job %s/%s is not defined", rec.Group, rec.Job)
 	}
-	source, err := c.owner.Definition(rec.Definition)
+	def, err := catalog.Stored(c.owner.Tree, rec.Definition)
 	if err != nil {
-		return nil, fmt.Errorf("job %s/%s: read the definition it was submitted under: %w", rec.Group, rec.Job, err)
+		return nil, fmt.Errorf("job %s/%s: %w", rec.Group, rec.Job, err)
 	}
-	defs, err := catalog.Parse("definitions/"+rec.Definition+".yaml", source)
-	if err != nil || len(defs) != 1 {
-		return nil, fmt.Errorf("job %s/%s: the definition it was submitted under cannot be read: %w", rec.Group, rec.Job,
-			errors.Join(err, fs.ErrInvalid))
-	}
-	c.definitions.set(rec.Definition, defs[0])
-	return defs[0], nil
+	c.definitions.set(rec.Definition, def)
+	return def, nil
 }
 
 // openLog opens the log. If only the daemon writes to it (shared is false), the writer need

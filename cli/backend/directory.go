@@ -128,7 +128,7 @@ func (d *directory) Operation(_ context.Context, id statefs.ID) (*client.Operati
 	// A daemon adds this to a record.
 	var graph steps.Graph
 	if len(rec.Steps) > 0 {
-		if def := definitionIn(d.tree, rec); def != nil {
+		if def, err := catalog.Stored(d.tree, rec.Definition); err == nil {
 			graph = def.Graph()
 		}
 	}

@@ -138,7 +138,7 @@ func (d *directory) requestStep(ctx context.Context, id statefs.ID, ask statefs.
 	if err != nil {
 		return nil, err
 	}
-	def := definitionIn(d.tree, rec)
+	def, _ := catalog.Stored(d.tree, rec.Definition) // nil if it cannot be read
 	if len(pairs) > 0 {
 		types := make(map[string]string)
 		if def != nil {
@@ -168,17 +168,4 @@ func (d *directory) requestStep(ctx context.Context, id statefs.ID, ask statefs.
 		answer.Message += ", step " + args.Step
 	}
 	return answer, nil
-}
-
-// definitionIn reads the definition under which an operation was submitted, or nil if it cannot be read.
-func definitionIn(tree *statefs.Tree, rec *statefs.Record) *catalog.Definition {
-	source, err := tree.Definition(rec.Definition)
-	if err != nil {
-		return nil
-	}
-	list, err := catalog.Parse("definitions/"+rec.Definition+".yaml", source)
-	if err != nil || len(list) != 1 {
-		return nil
-	}
-	return list[0]
 }

@@ -14,7 +14,7 @@ import (
 // Day is the unit that time.Duration has no name for.
 const Day = 24 * time.Hour
 
-// Printable escapes control characters in the output of work, so that it cannot control the terminal.
+// Printable replaces what a terminal could not show by question marks, so that output of work cannot control it.
 func Printable(text string) string {
 	return strings.Map(func(c rune) rune {
 		if !unicode.IsPrint(c) {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jobdir/jobdir/statefs/files"
+	"github.com/jobdir/jobdir/statefs/machine"
 )
 
 // DefaultGrace is the time between SIGTERM and SIGKILL for a Command that names none.
@@ -150,4 +151,57 @@ func checkText(s string) error {
 			maxArgument-1, syscall.E2BIG)
 	}
 	return nil
+}
+
+func (c *Command) fork(program string, how forking) (*leader, error) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return nil, fmt.Errorf("start %q: standard input: %w", c.Args[0], err)
+	}
+	defer null.Close()
+	raw, err := c.Output.SyscallConn()
+	if err != nil {
+		return nil, fmt.Errorf("start %q: output: %w", c.Args[0], err)
+	}
+	var l *leader
+	var forkErr error
+	// Control instead of Fd, which would change the mode of the caller's file.
+	err = raw.Control(func(out uintptr) {
+		env := append([]string{}, c.Env...) // nil would mean the environment of this process
+		attr := &syscall.ProcAttr{Dir: c.Dir, Env: env, Files: []uintptr{null.Fd(), out, out}}
+		how(func(dies bool) { l, forkErr = children.fork(program, c.Args, attr, dies) })
+	})
+	if err != nil {
+		return nil, fmt.Errorf("start %q: output: %w", c.Args[0], err)
+	}
+	if forkErr != nil {
+		return nil, explainFork(c.Args[0], program, forkErr)
+	}
+	return l, nil
+}
+
+// explainFork describes errors of execve(2) and fork(2) for a program that was found and is
+// executable.
+func explainFork(name, program string, err error) error {
+	switch {
+	case errors.Is(err, syscall.ENOENT):
+		return fmt.Errorf("start %q: the interpreter that %s names in its first line, or its loader, is missing: %w", name,
+			program, err)
+	case errors.Is(err, syscall.ENOEXEC):
+		return fmt.Errorf("start %q: %s is not a program for this machine, a script needs a first line like #!/bin/sh: %w",
+			name, program, err)
+	case errors.Is(err, syscall.EACCES):
+		return fmt.Errorf("start %q: %s may not be executed (its interpreter, or a file system mounted noexec): %w", name,
+			program, err)
+	case errors.Is(err, syscall.E2BIG):
+		return fmt.Errorf("start %q: arguments and environment together are too long, pass data in files: %w", name, err)
+	case errors.Is(err, syscall.EAGAIN):
+		return fmt.Errorf("start %q: the limit of processes is reached (ulimit -u, pids of the cgroup): %w", name, err)
+	case machine.OutOfFiles(err):
+		return fmt.Errorf("start %q: the limit of open files is reached (ulimit -n): %w", name, err)
+	case errors.Is(err, syscall.ETXTBSY):
+		return fmt.Errorf("start %q: %s is open for writing in another process: %w", name, program, err)
+	default:
+		return fmt.Errorf("start %q: %w", name, err)
+	}
 }
