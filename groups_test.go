@@ -40,12 +40,8 @@ var ungrouped = map[string]string{
 
 	"catalog":        notYet,
 	"daemon/history": notYet,
-	"daemon/keeper":  notYet,
-	"daemon/outbox":  notYet,
-	"daemon/queue":   notYet,
 	"daemon/work":    notYet,
 	"statefs":        notYet,
-	"stream":         notYet,
 }
 
 const notYet = "its files are not divided into groups yet"

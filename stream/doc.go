@@ -10,6 +10,16 @@
 // The record and the log are the source of truth; a stream is a view of them. Its bytes do not depend on when it is
 // read: they are the same live, late and repeated, for any number of readers, each at its own pace.
 //
+// # Layers
+//
+// A file uses only what its own group and the groups below it declare:
+//
+//	readers  the stream for one reader          text.go, sse.go
+//	client   reads a stream that was received   parser.go
+//	writer   appends to a log                   writer.go
+//	follow   reads an operation while it grows  follow.go, source.go, output.go
+//	format   frame, escapes, JSON, lines        compose.go, escape.go, json.go, printable.go
+//
 // # The text form
 //
 //	stream     = start log [ end ] ;                              (* no end: cut off *)

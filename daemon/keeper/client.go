@@ -11,9 +11,6 @@ import (
 	"github.com/jobdir/jobdir/statefs/machine"
 )
 
-// errRetiring means that a keeper takes no new commands.
-var errRetiring = errors.New("this keeper takes no new commands")
-
 // errReplacedHere means that the request comes from a daemon that a later one has replaced.
 var errReplacedHere = errors.New("another daemon has come since")
 

@@ -1,6 +1,8 @@
 package keeper
 
 import (
+	"bytes"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"os"
@@ -74,6 +76,33 @@ type Command struct {
 	// when the command exits by itself. That is a pass over /proc (some milliseconds); leave it off
 	// for a command that is one of thousands. The rest of the process group is ended in any case.
 	ScanOnExit bool `json:"scan_on_exit,omitempty"`
+}
+
+// texts is a list of texts without NUL. On the wire each is followed by a NUL byte, in base64.
+type texts []string
+
+// MarshalText implements encoding.TextMarshaler.
+func (t texts) MarshalText() ([]byte, error) {
+	var packed []byte
+	for _, text := range t {
+		packed = append(append(packed, text...), 0)
+	}
+	return base64.StdEncoding.AppendEncode(nil, packed), nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (t *texts) UnmarshalText(encoded []byte) error {
+	packed, err := base64.StdEncoding.AppendDecode(nil, encoded)
+	if err != nil {
+		return err
+	}
+	*t = nil
+	if list, ended := bytes.CutSuffix(packed, []byte{0}); ended {
+		*t = strings.Split(string(list), "\x00")
+	} else if len(packed) > 0 {
+		return errors.New("a list without an end")
+	}
+	return nil
 }
 
 // check returns an error if c cannot be started as given.

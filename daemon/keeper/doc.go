@@ -22,6 +22,17 @@
 //	            ▼
 //	          Done: the leader is reaped, the tree is gone; Exit returns how it ended
 //
+// # Layers
+//
+// A file uses only what its own group and the groups below it declare:
+//
+//	pool      the daemon's side of keepers     pool.go, link.go, remote.go, cleanup.go
+//	keeper    the keeper process, its warden   main.go, serve.go, client.go, supervised.go, warden.go
+//	protocol  what both send, where they meet  message.go, frame.go, socket.go, number.go, options.go
+//	commands  starts a command, ends its tree  starter.go, start.go, command.go, process.go, exit.go,
+//	                                           timelimit.go, sweep.go, markscan.go, cgroup.go
+//	kernel    processes by pidfd and /proc     leader.go, children.go, pidfd.go, proc.go
+//
 // # The kernel is the only authority
 //
 // Every decision asks the kernel what is alive: a pidfd for a process, the leader's pidfd for its

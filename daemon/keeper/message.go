@@ -1,10 +1,7 @@
 package keeper
 
 import (
-	"bytes"
-	"encoding/base64"
 	"errors"
-	"strings"
 	"time"
 )
 
@@ -60,6 +57,9 @@ const (
 	refusedExhausted refusal = "scarce"   // the keeper has too many files open: retry
 	refusedReplaced  refusal = "replaced" // a later daemon has replaced this one
 )
+
+// errRetiring means that a keeper takes no new commands.
+var errRetiring = errors.New("this keeper takes no new commands")
 
 // message is what a keeper sends: an answer, a question about a start, or an event. An event has
 // number 0 and either Exit or Bye.
@@ -117,31 +117,4 @@ type order struct {
 	Command
 	Dir   []byte `json:"dir"`
 	Label []byte `json:"label,omitempty"`
-}
-
-// texts is a list of texts without NUL. On the wire each is followed by a NUL byte, in base64.
-type texts []string
-
-// MarshalText implements encoding.TextMarshaler.
-func (t texts) MarshalText() ([]byte, error) {
-	var packed []byte
-	for _, text := range t {
-		packed = append(append(packed, text...), 0)
-	}
-	return base64.StdEncoding.AppendEncode(nil, packed), nil
-}
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (t *texts) UnmarshalText(encoded []byte) error {
-	packed, err := base64.StdEncoding.AppendDecode(nil, encoded)
-	if err != nil {
-		return err
-	}
-	*t = nil
-	if list, ended := bytes.CutSuffix(packed, []byte{0}); ended {
-		*t = strings.Split(string(list), "\x00")
-	} else if len(packed) > 0 {
-		return errors.New("a list without an end")
-	}
-	return nil
 }

@@ -2,6 +2,9 @@ package keeper
 
 import (
 	"log/slog"
+	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
@@ -69,4 +72,12 @@ type SilentKeeper struct {
 // announcement is what a new keeper prints when it serves.
 type announcement struct {
 	Keeper int `json:"keeper"`
+}
+
+// ownPrefix begins the names of a daemon's settings and secrets, and of the marks of commands. A
+// keeper's environment contains none of them.
+const ownPrefix = "JOBDIR_"
+
+func keeperEnviron() []string {
+	return slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, ownPrefix) })
 }

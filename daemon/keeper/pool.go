@@ -438,10 +438,6 @@ func (p *Pool) ready() *link {
 	return p.current
 }
 
-// ownPrefix begins the names of a daemon's settings and secrets, and of the marks of commands. A
-// keeper's environment contains none of them.
-const ownPrefix = "JOBDIR_"
-
 // spawn starts a keeper process and returns its number. The keeper gets a session of its own:
 // neither Ctrl-C nor the hang-up of a terminal reaches it, and it outlives this process.
 func (p *Pool) spawn(ctx context.Context) (int, error) {
@@ -472,10 +468,6 @@ func (p *Pool) await(child *leader) {
 		return // the pool is closed
 	}
 	_ = children.reap(child.pid, nil, nil) // it has exited
-}
-
-func keeperEnviron() []string {
-	return slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, ownPrefix) })
 }
 
 // awaitAnnouncement reads what a keeper prints until it serves or has ended.

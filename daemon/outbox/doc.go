@@ -5,6 +5,16 @@
 //	                        ▲                                    └─▶ failed: the target is down
 //	                        └────────────── back after all entries with fewer tries ──┘
 //
+// # Layers
+//
+// A file uses only what its own group and the groups below it declare:
+//
+//	targets  the kinds of targets                  kind.go, folder.go, webhook.go, s3.go, s3_upload.go,
+//	                                               s3_errors.go, stall.go
+//	outbox   runs the tries that the plan admits   outbox.go
+//	plan     which entry is tried next             plan.go, view.go
+//	values   what a target gets, its keys, errors  target.go, key.go, secret.go, private.go
+//
 // # Scheduling
 //
 // [Plan] alone decides which entry is tried next. It is a structure in memory without clock, files

@@ -8,6 +8,14 @@
 //	                     └─ Enqueue, UndoStart ─┘
 //	KeepTurn(item) ──▶ keeps its turn for its key, cannot start ──Enqueue(item)──▶ waiting
 //
+// # Layers
+//
+// A file uses only what its own group and the groups below it declare:
+//
+//	reports  why an item waits, and counts                          why.go, stats.go
+//	queue    what waits and is held: class, line, key, lane, limit  queue.go, hold.go, class.go, key.go,
+//	                                                                quota.go, rate.go, item.go, tree.go
+//
 // # The rule
 //
 // An item starts when its lane is known, not paused, has a free place and is not blocked by its rate, when

@@ -6,6 +6,14 @@
 //	                                    ├─► Run ──► set of keys, rescan flag ──Ready──► Take ──► consumer
 //	scan tick (scan mode only) ─────────┘   one goroutine, no file I/O          cap 1
 //
+// # Layers
+//
+// A file uses only what its own group and the groups below it declare:
+//
+//	files   many single files, with subscribers  files.go, subscribe.go
+//	folder  one folder                           dir.go, check.go, probe.go
+//	events  what the kernel reports, merged      watcher.go, pending.go, options.go, fstype.go
+//
 // # What is authoritative
 //
 // The folder is. An event is a hint that a name may have changed, never a fact about it: events are
