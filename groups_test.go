@@ -40,7 +40,6 @@ var ungrouped = map[string]string{
 
 	"catalog":        notYet,
 	"daemon/history": notYet,
-	"daemon/work":    notYet,
 	"statefs":        notYet,
 }
 

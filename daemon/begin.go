@@ -138,8 +138,8 @@ func (s *starts) newRun(op *operation, def *catalog.Definition, params catalog.P
 	}
 	return s.workHost.New(work.Spec{
 		Record: op.rec, Job: job, Def: def, Params: params, Step: step, Log: log, Adopted: adopted,
-		LaneEnv: s.Lanes.Environ(laneOf(op.rec), op.rec.LaneTurn),
-		Begun:   begun, Changed: func() { s.reconcileQueue.enqueueNames(id, noNames) }, // only the work changed
+		Handlers: s.config.Handlers, LaneEnv: s.Lanes.Environ(laneOf(op.rec), op.rec.LaneTurn),
+		Begun: begun, Changed: func() { s.reconcileQueue.enqueueNames(id, noNames) }, // only the work changed
 		Progressed: s.publisher.progressPublisher(op.rec),
 	})
 }

@@ -126,7 +126,7 @@ func New(config Config) (*Daemon, error) {
 	}
 	d := newParts(config)
 	d.workHost = work.Host{
-		Owner: config.Owner, Logger: config.Logger, Handlers: config.Handlers, Starter: keeper.InProcess,
+		Owner: config.Owner, Logger: config.Logger, Starter: keeper.InProcess,
 		Environ: config.Environ, Grace: config.Grace, StallAfter: config.StallAfter,
 	}
 	if config.Keepers != nil {

@@ -14,10 +14,6 @@ import (
 // pidRecordDelay is how long a command runs before its PID is written into the record.
 const pidRecordDelay = time.Second
 
-// wholeRun is the number of the command of a whole run among the commands of the run; the numbers
-// of items begin with 1.
-const wholeRun = 0
-
 // commandWork runs one command that writes directly to the log.
 func commandWork(ctx context.Context, r *Run) error {
 	var monitor *monitor
@@ -141,17 +137,37 @@ func (r *Run) startCommand(ctx context.Context, command *keeper.Command) (keeper
 	return nil, &Error{Code: "start_failed", Err: err}
 }
 
-// exitError returns the error of an exit, or nil for exit code 0.
-func exitError(exit keeper.Exit) error {
-	switch {
-	case errors.Is(exit.Err, keeper.ErrKeeperDied):
-		return &Error{Code: "keeper_died", Err: exit.Err}
-	case exit.Signal != "":
-		return &Error{Code: "signal", Err: fmt.Errorf("ended by %s", exit.Signal)}
-	case exit.Code > 0:
-		return &Error{Code: "exit_code", Err: fmt.Errorf("exit code %d", exit.Code)}
-	case exit.Code < 0:
-		return &Error{Code: "lost", Err: errors.Join(errors.New("the exit code is not known"), exit.Err)}
+// launch starts a command as soon as it may run.
+func (r *Run) launch(ctx context.Context, command *keeper.Command) (p keeper.Running, err error) {
+	command.Wanted = r.mayStart
+	for ended := error(nil); ended == nil; ended = r.sleep(ctx, insideItem, retryEvery) {
+		err = r.retryWhileExhausted(ctx, func() error { p, err = r.start(ctx, r.host.Starter, *command); return err })
+		if !errors.Is(err, keeper.ErrUnwanted) {
+			break // on ErrUnwanted a cancel is about to be carried out, unless it is withdrawn
+		}
 	}
-	return nil
+	r.begun()
+	return p, err
+}
+
+// takeRetryAfter removes the requested delay from a command's result and keeps it in the outcome.
+// A delay that cannot be parsed is logged and ignored; then the delay of the job counts.
+func (r *Run) takeRetryAfter(fields []field) []field {
+	rest := fields[:0]
+	for _, f := range fields {
+		if f.name != retryMember {
+			rest = append(rest, f)
+			continue
+		}
+		if string(f.value) == "null" {
+			continue // no delay requested
+		}
+		wait, err := parseRetryAfter(f.value, r.host.Owner.Now())
+		if err != nil {
+			r.logLine(fmt.Sprintf("  %s in the result is passed over: %v.", retryMember, err))
+			continue
+		}
+		r.outcome.retryAfter = wait
+	}
+	return rest
 }

@@ -216,3 +216,18 @@ func (u *resourceUsage) addTo(earlier *statefs.ResourceUse) *statefs.ResourceUse
 	}
 	return &all
 }
+
+// exitError returns the error of an exit, or nil for exit code 0.
+func exitError(exit keeper.Exit) error {
+	switch {
+	case errors.Is(exit.Err, keeper.ErrKeeperDied):
+		return &Error{Code: "keeper_died", Err: exit.Err}
+	case exit.Signal != "":
+		return &Error{Code: "signal", Err: fmt.Errorf("ended by %s", exit.Signal)}
+	case exit.Code > 0:
+		return &Error{Code: "exit_code", Err: fmt.Errorf("exit code %d", exit.Code)}
+	case exit.Code < 0:
+		return &Error{Code: "lost", Err: errors.Join(errors.New("the exit code is not known"), exit.Err)}
+	}
+	return nil
+}

@@ -158,28 +158,6 @@ func (f finishedNames) take(name string) bool {
 	return true
 }
 
-// Finished reports whether an earlier run of this operation finished an item of this name. Its work
-// need not be done again; the earlier result is in the footer. Call Finished once for each item,
-// before the item begins: if several items share a name, each call is about the next one. The first
-// call loads the results of earlier runs. A handler that never calls it does all of its work in
-// each run.
-func (o *Op) Finished(name string) bool {
-	e := &o.earlier
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.names == nil {
-		e.names = make(finishedNames)
-		var err error
-		if e.only, err = o.r.failedNames(); err == nil {
-			err = o.r.inherit(e.names.add)
-		}
-		if err != nil {
-			o.r.End(err)
-		}
-	}
-	return e.names.take(name) || e.only != nil && !e.only.take(name)
-}
-
 // earlierItems holds the items that earlier runs finished. It is loaded when a handler calls
 // Finished.
 type earlierItems struct {

@@ -6,7 +6,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/jobdir/jobdir/daemon/keeper"
 	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/machine"
 )
@@ -54,19 +53,6 @@ func (r *Run) keepItem(line []byte) {
 	if err := r.retryWhileExhausted(r.ctx, func() error { return r.report.writeItem(line) }); err != nil {
 		r.report.noteWriteError(err)
 	}
-}
-
-// launch starts a command as soon as it may run.
-func (r *Run) launch(ctx context.Context, command *keeper.Command) (p keeper.Running, err error) {
-	command.Wanted = r.mayStart
-	for ended := error(nil); ended == nil; ended = r.sleep(ctx, insideItem, retryEvery) {
-		err = r.retryWhileExhausted(ctx, func() error { p, err = r.start(ctx, r.host.Starter, *command); return err })
-		if !errors.Is(err, keeper.ErrUnwanted) {
-			break // on ErrUnwanted a cancel is about to be carried out, unless it is withdrawn
-		}
-	}
-	r.begun()
-	return p, err
 }
 
 // readResult is scratch.readResult with retries: the command has ended, and its result must not be

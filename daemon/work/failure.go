@@ -2,13 +2,75 @@ package work
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/catalog/param"
+	"github.com/jobdir/jobdir/statefs"
 )
+
+// Error is an error of the work with a code for programs.
+type Error struct {
+	Code string
+	Err  error
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// The causes with which work is ended early. A handler gets them from context.Cause.
+var (
+	// ErrCancelled means that the operation was cancelled.
+	ErrCancelled = errors.New("the operation is cancelled")
+	// ErrInterrupted means that the daemon stops; the operation continues when the daemon starts again.
+	ErrInterrupted = errors.New("the daemon stops")
+)
+
+// end is why work is ended early: the transition that follows, and the word that a keeper keeps for the next daemon.
+type end struct {
+	cause statefs.Cause
+	err   error
+	word  string
+}
+
+var ends = []end{
+	{statefs.CauseCancel, ErrCancelled, "cancelled"},
+	{statefs.CauseMarkerMissing, ErrCancelled, "cancelled"},
+	{statefs.CauseReject, ErrCancelled, "cancelled"},
+	{statefs.CauseInterrupted, ErrInterrupted, "interrupted"},
+}
+
+// findEnd returns the first of ends that matches, the zero value if none does.
+func findEnd(match func(end) bool) (found end) {
+	if i := slices.IndexFunc(ends, match); i >= 0 {
+		found = ends[i]
+	}
+	return found
+}
+
+// ErrorOf returns the error with which work is ended for a transition.
+func ErrorOf(cause statefs.Cause) error {
+	return findEnd(func(e end) bool { return e.cause == cause }).err
+}
+
+// CauseOf returns the cause of the transition for which work was ended with err, "" if err is another error.
+func CauseOf(err error) statefs.Cause {
+	return findEnd(func(e end) bool { return errors.Is(err, e.err) }).cause
+}
+
+// ErrDetached means that the daemon stops and leaves the commands to their keeper.
+var ErrDetached = errors.New("the daemon stops and its commands continue")
+
+// errLogLimit means that the log grew beyond the job's max_log.
+var errLogLimit = errors.New("the log is larger than max_log allows")
+
+// errTimeout means that an attempt took longer than its job allows.
+var errTimeout = errors.New("it took longer than the timeout")
 
 // AttemptError is a handler's error that also determines what happens next. The job decides
 // about the fields that are left empty.
@@ -45,28 +107,6 @@ const retryMember = "retry_after"
 
 // maxRetryAfter is the longest delay that the work may request.
 const maxRetryAfter = 365 * 24 * time.Hour
-
-// takeRetryAfter removes the requested delay from a command's result and keeps it in the outcome.
-// A delay that cannot be parsed is logged and ignored; then the delay of the job counts.
-func (r *Run) takeRetryAfter(fields []field) []field {
-	rest := fields[:0]
-	for _, f := range fields {
-		if f.name != retryMember {
-			rest = append(rest, f)
-			continue
-		}
-		if string(f.value) == "null" {
-			continue // no delay requested
-		}
-		wait, err := parseRetryAfter(f.value, r.host.Owner.Now())
-		if err != nil {
-			r.logLine(fmt.Sprintf("  %s in the result is passed over: %v.", retryMember, err))
-			continue
-		}
-		r.outcome.retryAfter = wait
-	}
-	return rest
-}
 
 // parseRetryAfter parses the delay that a command requests: a number of seconds, a duration such as
 // 90s, or a time such as 2025-11-26T13:07:00+01:00.

@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
@@ -17,12 +16,8 @@ import (
 	"github.com/jobdir/jobdir/stream"
 )
 
-// lastLineLimit limits the command's last line in an error message, and nameLimit the name of an
-// item, in bytes.
-const (
-	lastLineLimit = 500
-	nameLimit     = 200
-)
+// lastLineLimit limits the command's last line in an error message, in bytes.
+const lastLineLimit = 500
 
 // errorTail is how much of the last output of a run is searched for its last line and for error
 // patterns.
@@ -91,14 +86,6 @@ func lastLines(logger *slog.Logger, id statefs.ID, path string, from int64) []st
 	return lines
 }
 
-// lastLine returns the last non-empty line of the command of a failed item.
-func (w *items) lastLine(output *itemOutput) string {
-	if output.outputs != nil {
-		return lastText(strings.Split(output.text(), "\n"), nil)
-	}
-	return lastText(w.r.LastLines(), itemBegins)
-}
-
 // lastText returns the last non-empty line that the daemon did not write, made printable. It stops
 // at a line that matches begins. If carriage returns overwrote parts of the line, it returns the
 // last non-empty part.
@@ -130,18 +117,4 @@ func withoutEscapes(line string) string {
 		}
 		return c
 	}, strings.ToValidUTF8(escapes.ReplaceAllString(line, ""), "\uFFFD")))
-}
-
-// truncate returns text cut to at most limit bytes. A cut ends after a whole character and is
-// marked with an ellipsis.
-func truncate(text string, limit int) string {
-	const ellipsis = "…"
-	if len(text) <= limit {
-		return text
-	}
-	end := limit - len(ellipsis)
-	for !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + ellipsis
 }

@@ -277,3 +277,12 @@ func (g *gate) ended(p keeper.Running) {
 		g.noteCutOffLocked()
 	}
 }
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

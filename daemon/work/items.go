@@ -8,6 +8,7 @@ import (
 	"iter"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 
 	"github.com/jobdir/jobdir/catalog"
@@ -273,6 +274,14 @@ func (w *items) runItem(ctx context.Context, item catalog.Item, at itemPosition)
 	}
 	w.endItem(said, item, result, err, line)
 	return nil
+}
+
+// lastLine returns the last non-empty line of the command of a failed item.
+func (w *items) lastLine(output *itemOutput) string {
+	if output.outputs != nil {
+		return lastText(strings.Split(output.text(), "\n"), nil)
+	}
+	return lastText(w.r.LastLines(), itemBegins)
 }
 
 // acknowledge tells the keeper that the item has its result line, or will be done again. If the line

@@ -17,11 +17,6 @@ import (
 	"github.com/jobdir/jobdir/statefs/files"
 )
 
-// LogWatch sends on a channel whenever a file is written. The daemon uses a watch.Files.
-type LogWatch interface {
-	Subscribe(path string, wake chan<- struct{}) (cancel func(), err error)
-}
-
 // itemLine matches a log line by which the work reports its progress.
 var itemLine = regexp.MustCompile(`^\[ *(\d{1,12}) */ *(\d{1,12}) *\]`)
 

@@ -305,5 +305,24 @@ func (h Handler) work(ctx context.Context, r *Run) error {
 	return &Error{Code: code, Err: err}
 }
 
-// isHandler reports whether the work is Go code and not commands.
-func (t *task) isHandler() bool { return t.def.Work() == catalog.WorkHandler }
+// Finished reports whether an earlier run of this operation finished an item of this name. Its work
+// need not be done again; the earlier result is in the footer. Call Finished once for each item,
+// before the item begins: if several items share a name, each call is about the next one. The first
+// call loads the results of earlier runs. A handler that never calls it does all of its work in
+// each run.
+func (o *Op) Finished(name string) bool {
+	e := &o.earlier
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.names == nil {
+		e.names = make(finishedNames)
+		var err error
+		if e.only, err = o.r.failedNames(); err == nil {
+			err = o.r.inherit(e.names.add)
+		}
+		if err != nil {
+			o.r.End(err)
+		}
+	}
+	return e.names.take(name) || e.only != nil && !e.only.take(name)
+}

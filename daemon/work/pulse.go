@@ -228,6 +228,3 @@ func (s *stall) end() {
 		s.timer = nil
 	}
 }
-
-// errTimeout means that an attempt took longer than its job allows.
-var errTimeout = errors.New("it took longer than the timeout")

@@ -21,6 +21,9 @@ import (
 // all.
 const maxListed = 1000
 
+// nameLimit limits the name of an item in an error message, in bytes.
+const nameLimit = 200
+
 // Report collects what the work reports: item results, progress and values for the footer. It is
 // safe for concurrent use.
 type Report struct {
@@ -299,4 +302,18 @@ func (r *Report) close() error {
 		r.items = nil
 	}
 	return r.itemErr
+}
+
+// truncate returns text cut to at most limit bytes. A cut ends after a whole character and is
+// marked with an ellipsis.
+func truncate(text string, limit int) string {
+	const ellipsis = "…"
+	if len(text) <= limit {
+		return text
+	}
+	end := limit - len(ellipsis)
+	for !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + ellipsis
 }

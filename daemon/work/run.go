@@ -5,61 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"runtime/debug"
-	"slices"
 	"sync"
 
-	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/stream"
 )
-
-// The causes with which work is ended early. A handler gets them from context.Cause.
-var (
-	// ErrCancelled means that the operation was cancelled.
-	ErrCancelled = errors.New("the operation is cancelled")
-	// ErrInterrupted means that the daemon stops; the operation continues when the daemon starts again.
-	ErrInterrupted = errors.New("the daemon stops")
-)
-
-// end is why work is ended early: the transition that follows, and the word that a keeper keeps for the next daemon.
-type end struct {
-	cause statefs.Cause
-	err   error
-	word  string
-}
-
-var ends = []end{
-	{statefs.CauseCancel, ErrCancelled, "cancelled"},
-	{statefs.CauseMarkerMissing, ErrCancelled, "cancelled"},
-	{statefs.CauseReject, ErrCancelled, "cancelled"},
-	{statefs.CauseInterrupted, ErrInterrupted, "interrupted"},
-}
-
-// findEnd returns the first of ends that matches, the zero value if none does.
-func findEnd(match func(end) bool) (found end) {
-	if i := slices.IndexFunc(ends, match); i >= 0 {
-		found = ends[i]
-	}
-	return found
-}
-
-// ErrorOf returns the error with which work is ended for a transition.
-func ErrorOf(cause statefs.Cause) error {
-	return findEnd(func(e end) bool { return e.cause == cause }).err
-}
-
-// CauseOf returns the cause of the transition for which work was ended with err, "" if err is another error.
-func CauseOf(err error) statefs.Cause {
-	return findEnd(func(e end) bool { return errors.Is(err, e.err) }).cause
-}
-
-// ErrDetached means that the daemon stops and leaves the commands to their keeper.
-var ErrDetached = errors.New("the daemon stops and its commands continue")
-
-// errLogLimit means that the log grew beyond the job's max_log.
-var errLogLimit = errors.New("the log is larger than max_log allows")
 
 // Run is one start of an operation's work. Its goroutine ends when the work and all of its
 // processes have ended.
@@ -82,53 +33,6 @@ type Run struct {
 
 // kind does one kind of work for a run. It returns when everything that it started has ended.
 type kind func(ctx context.Context, r *Run) error
-
-// New prepares a run without starting it.
-func (h *Host) New(s Spec) (*Run, error) {
-	t, err := h.newTask(&s)
-	if err != nil {
-		return nil, err
-	}
-	r := &Run{task: t, log: s.Log, begun: s.Begun, done: make(chan struct{})}
-	r.report.run, r.report.step, r.report.output = r.number, r.StepName(), h.Owner.Output
-	r.report.openItems = func() (io.WriteCloser, error) {
-		return h.Owner.Output.AppendItems(r.id, r.optionalStepName())
-	}
-	r.pulse.report, r.changed, r.progress.write = &r.report, s.Changed, t.progressWriter(s.Progressed)
-	r.onStopped, r.onPauseChange = s.Changed, r.setPaused
-	r.detaching = make(chan struct{})
-	if t.adopted && !t.optional {
-		r.report.progress = t.earlierProgress(s.Record)
-	}
-	switch t.def.Work() {
-	case catalog.WorkHandler:
-		handler, ok := h.Handlers[t.def.Handler]
-		if !ok {
-			return nil, fmt.Errorf("job %s: this program has no handler %q", t.def.Address(), t.def.Handler)
-		}
-		r.do = handler.work
-		if handler.Total != nil {
-			r.report.total = handler.Total(t.params)
-		}
-	case catalog.WorkItems:
-		r.do = itemsWork
-	case catalog.WorkRun, catalog.WorkSteps:
-		r.do = commandWork
-	}
-	if !t.isHandler() {
-		if err := r.makeFolders(s.Record); err != nil {
-			return nil, err
-		}
-	}
-	if t.def.Work() == catalog.WorkItems {
-		// Open it now, when a full disk only delays the start, and not when the first item ends.
-		if r.report.items, err = r.report.openItems(); err != nil {
-			return nil, err
-		}
-	}
-	r.ctx, r.cancel = context.WithCancelCause(context.Background())
-	return r, nil
-}
 
 // Start begins the work. group counts it until it is over.
 func (r *Run) Start(group *sync.WaitGroup) {
@@ -197,15 +101,6 @@ func (r *Run) guardPart(who string, do kind) (err error) {
 // Ended reports whether the work is over.
 func (r *Run) Ended() bool { return isClosed(r.done) }
 
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
 // End requests the end of the work for a cause; the first cause counts.
 func (r *Run) End(cause error) { r.cancel(cause) }
 
@@ -267,12 +162,3 @@ func (r *Run) logLine(text string) {
 	}
 	r.noteLogWrite()
 }
-
-// Error is an error of the work with a code for programs.
-type Error struct {
-	Code string
-	Err  error
-}
-
-func (e *Error) Error() string { return e.Err.Error() }
-func (e *Error) Unwrap() error { return e.Err }

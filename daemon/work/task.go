@@ -14,15 +14,22 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/steps"
-	"github.com/jobdir/jobdir/stream"
 )
+
+// LogWatch sends on a channel whenever a file is written. The daemon uses a watch.Files.
+type LogWatch interface {
+	Subscribe(path string, wake chan<- struct{}) (cancel func(), err error)
+}
+
+// wholeRun is the number of the command of a whole run among the commands of the run; the numbers
+// of items begin with 1.
+const wholeRun = 0
 
 // Host is what all runs of a daemon have in common.
 type Host struct {
-	Owner    *statefs.Owner
-	Logger   *slog.Logger
-	Files    LogWatch
-	Handlers Handlers
+	Owner  *statefs.Owner
+	Logger *slog.Logger
+	Files  LogWatch
 	// Starter starts commands. Keepers may hold those of an earlier daemon; nil if there are none.
 	Starter keeper.Starter
 	Keepers *keeper.Pool
@@ -33,32 +40,6 @@ type Host struct {
 	// StraysEndedAt is when recovery ended the commands without a living keeper; zero if there were
 	// none. An exit by a signal after that time is not a result of the command itself.
 	StraysEndedAt time.Time
-}
-
-// Spec describes a run that is about to begin, or that an earlier daemon began.
-type Spec struct {
-	// Record is that of the operation, with the start of the run in it.
-	Record *statefs.Record
-	// Job is the definition of the operation, needed for the run of a step only; Def is the
-	// definition of the work: that of the job, or that of its step.
-	Job, Def *catalog.Definition
-	Params   catalog.Params
-	// Step is the name of the step that the run executes, required or optional; "" for a job without
-	// steps.
-	Step string
-	// Log is the log that the work writes to. The caller closes it after the run.
-	Log *stream.Writer
-	// LaneEnv are the variables of its lane, as NAME=value.
-	LaneEnv []string
-	// Adopted is set for a run that an earlier daemon started.
-	Adopted bool
-
-	// The functions below are called by goroutines of the run. Begun is called, at the latest at the
-	// end, when the work has all the files that it needs to begin. Changed is called when the phase or
-	// the stall state changes, when a pause takes effect later than it was requested, and when the
-	// work is over. Progressed is called with each progress that is written.
-	Begun, Changed func()
-	Progressed     func(statefs.Progress)
 }
 
 // task is what a run is to do, and where its files are. It does not change.
@@ -82,30 +63,6 @@ type task struct {
 	// that failed there.
 	retryOf    *statefs.ID
 	failedOnly bool
-}
-
-func (h *Host) newTask(s *Spec) (task, error) {
-	rec, now := s.Record, h.Owner.Now()
-	t := task{
-		host: h, id: rec.ID, number: rec.Run, def: s.Def, params: s.Params, laneEnv: s.LaneEnv, adopted: s.Adopted,
-		retryOf: rec.RetryOf, failedOnly: rec.FailedItems, redoFrom: rec.RedoFrom,
-	}
-	started := rec.StartedAt
-	if s.Step != "" {
-		at := steps.Find(rec.Steps, s.Step)
-		var err error
-		if t.step, err = newStep(s.Job, rec.Steps, at, s.Step); err != nil {
-			return t, err
-		}
-		t.number, t.optional, started = at.Run, at.Optional, at.StartedAt
-	}
-	switch {
-	case s.Adopted && t.optional:
-		t.elapsed = max(now.Sub(*started), 0)
-	case s.Adopted:
-		t.elapsed = rec.ActiveTime(now)
-	}
-	return t, nil
 }
 
 // makeFolders makes the folders that commands of the run use.
@@ -135,6 +92,9 @@ func (t *task) Step() *catalog.Step { return t.step.def }
 
 // StepName returns the name of that step, "" for none.
 func (t *task) StepName() string { return t.step.name() }
+
+// isHandler reports whether the work is Go code and not commands.
+func (t *task) isHandler() bool { return t.def.Work() == catalog.WorkHandler }
 
 // Grace is the time between SIGTERM and SIGKILL for the commands of the run.
 func (t *task) grace() time.Duration {
