@@ -40,7 +40,6 @@ var ungrouped = map[string]string{
 
 	"catalog":        notYet,
 	"daemon/history": notYet,
-	"statefs":        notYet,
 }
 
 const notYet = "its files are not divided into groups yet"

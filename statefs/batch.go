@@ -16,62 +16,8 @@ import (
 	"github.com/jobdir/jobdir/statefs/files"
 )
 
-// A list of submits is one file in taken/, named by the ID of its first operation, with one record
-// per line. It is synced before anything else of the list is written; from then on the list is
-// accepted, and a restart creates the missing parts. The records of a list therefore need no sync
-// before the answer.
-//
-//	taken/ID.batch    the records and the markers are being created
-//	taken/ID.records  all exist; a record that a power cut loses is restored from here
-//
-// Later [Batches.Settle] syncs the records and removes the file.
-const (
-	batchSuffix   = ".batch"
-	recordsSuffix = ".records"
-)
-
 // batchLimit bounds how much of a list file is read, in bytes.
 const batchLimit = 1 << 30
-
-// batchName returns the file of a list, given its first operation.
-func batchName(first ID, suffix string) string { return path.Join(takenDir, first.text+suffix) }
-
-// openBatch writes and syncs the file of a list.
-func (s *storage) openBatch(recs []*Record) error {
-	var lines bytes.Buffer
-	for _, rec := range recs {
-		data, err := marshalRecord(rec)
-		if err != nil {
-			return fmt.Errorf("record of %s: %w", rec.ID, err)
-		}
-		lines.Write(data)
-		lines.WriteByte('\n')
-	}
-	if err := s.files.Replace(batchName(recs[0].ID, batchSuffix), lines.Bytes(), false); err != nil {
-		return err
-	}
-	return s.syncFolder(takenDir)
-}
-
-// closeBatch notes that the records and markers of a list exist. If the note fails, the next start
-// removes the file.
-func (s *storage) closeBatch(first ID) {
-	if s.options.Durability == Power {
-		_ = s.root.Rename(batchName(first, batchSuffix), batchName(first, recordsSuffix))
-		return
-	}
-	_ = s.root.Remove(batchName(first, batchSuffix)) // with process durability a power cut may lose the records
-}
-
-// dropBatch removes the file of a list that was not submitted. On an error, the next start creates
-// the whole list anyway.
-func (s *storage) dropBatch(first ID) error {
-	err := s.root.Remove(batchName(first, batchSuffix))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
-}
 
 // Batches are the accepted lists of submits. It creates the parts of a list that a crash left out, and removes the file
 // of a list when every record is on disk.

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -77,31 +76,6 @@ func (c *corruptFolder) freeName(now time.Time, base string) (string, error) {
 			return "", fmt.Errorf("find a name in %s: %w", corruptDir, err)
 		}
 	}
-}
-
-// clearReservedNames moves files of the wrong kind from the names that the daemon opens, so that
-// they cannot keep it from starting.
-func (c *corruptFolder) clearReservedNames() error {
-	entries, err := os.ReadDir(c.dir)
-	if err != nil {
-		return fmt.Errorf("list %s: %w", c.dir, err)
-	}
-	for _, entry := range entries {
-		name := entry.Name()
-		switch {
-		case name == socketFile && !entry.IsDir(): // an old socket, or a file that the new one replaces
-			continue
-		case name == socketFile, name == storageFile, name == liveFile, name == outboxFile,
-			strings.HasPrefix(name, "history.db"):
-		case strings.HasPrefix(name, "keeper-") && (strings.HasSuffix(name, ".lock") || strings.HasSuffix(name, ".log")):
-		default:
-			continue
-		}
-		if err := c.clearName(name); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // clearName moves whatever has the name of a regular file and is not one to corrupt/. It never

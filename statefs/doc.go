@@ -22,6 +22,19 @@
 //	├── storage.json                layout version and the next free operation number
 //	└── jobdir.lock                 held for life by the one daemon
 //
+// # Layers
+//
+// A file uses only what its own group and the groups below it declare:
+//
+//	owner    what only the daemon may do        owner.go, taken.go, batch.go, sweep.go, verdict.go
+//	tree     what every process may do          tree.go, publish.go, request.go, status.go
+//	files    the other folders and files        lane.go, schedulefile.go, outbox.go, inbox.go, keys.go,
+//	                                            livelist.go, sequence.go
+//	folders  jobs/ and operations/              observation.go, history.go, output.go, exit.go
+//	storage  the directory, corrupt/, the lock  storage.go, corrupt.go, lock.go
+//	words    names, states, actions, records    state.go, transition.go, action.go, id.go, name.go,
+//	                                            record.go
+//
 // # Which file is authoritative
 //
 // While an operation is live, its marker holds the state, and renaming the marker is the

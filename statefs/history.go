@@ -1,6 +1,7 @@
 package statefs
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -23,8 +23,6 @@ import (
 // deletedSuffix is the suffix to which a record is renamed when its operation is deleted. From that
 // rename on the operation does not exist, and its remaining files are removed.
 const deletedSuffix = ".deleted"
-
-var dayPattern = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}$`)
 
 // Days returns the days that have a folder in operations/, the newest first.
 func (h *operations) Days() ([]string, error) {
@@ -120,107 +118,6 @@ func (h *operations) Footprint(rec *Record) int64 {
 	return sum
 }
 
-// Delete removes ended operations of one day; none may be live. One rename of its record makes each
-// operation disappear as a whole. The rest only frees space: after a crash, another Delete finishes
-// it.
-func (o *Owner) Delete(day string, ids []ID) error {
-	var errs []error
-	for _, id := range ids {
-		err := o.root.Rename(dayFile(id, ".json"), dayFile(id, deletedSuffix))
-		if err != nil && o.corrupt.clearName(dayFile(id, deletedSuffix)) == nil { // a folder cannot be replaced
-			err = o.root.Rename(dayFile(id, ".json"), dayFile(id, deletedSuffix))
-		}
-		if err != nil && !files.IsMissing(err) {
-			errs = append(errs, fmt.Errorf("delete %s: %w", id, err))
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	if err := o.syncDay(day); err != nil { // the record must not come back without its log
-		return err
-	}
-	err := o.removeFiles(day, ids)
-	if err != nil {
-		err = fmt.Errorf("delete operations of %s: %w", day, err)
-	}
-	o.dropDay(day)
-	return err
-}
-
-// removeFiles removes every file of operations of one day. The renamed record goes last, because it
-// shows that files are left to remove.
-func (o *Owner) removeFiles(day string, ids []ID) error {
-	those := make(map[string]bool, len(ids))
-	for _, id := range ids {
-		those[id.text] = true
-	}
-	folder := path.Join(operationsDir, day)
-	entries, err := o.readFolder(folder)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	var last []string
-	for _, entry := range entries {
-		name := path.Join(folder, entry.Name())
-		head, suffix, _ := strings.Cut(entry.Name(), ".")
-		switch {
-		case !those[head]:
-		case "."+suffix == deletedSuffix && entry.Type().IsRegular():
-			last = append(last, name)
-		case "."+suffix == deletedSuffix: // it was in the place of the record
-			err = o.corrupt.clearName(name)
-		default:
-			err = o.root.RemoveAll(name)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	for _, name := range last {
-		if err := o.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
-}
-
-// DeleteDay removes the folder of a day with all its content. It first renames the folder into
-// tmp/, which the next start empties after a crash. The caller must know that nothing in it has to
-// be kept.
-func (o *Owner) DeleteDay(day string) error {
-	o.dropDay("")
-	name := path.Join(tmpDir, "deleted-"+day)
-	err := o.root.RemoveAll(name)
-	if err == nil {
-		err = o.root.Rename(path.Join(operationsDir, day), name)
-	}
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		err = o.opsSync.Sync()
-	}
-	if err == nil {
-		err = o.root.RemoveAll(name)
-	}
-	if err != nil {
-		return fmt.Errorf("delete the operations of %s: %w", day, err)
-	}
-	return nil
-}
-
-// dropDay removes the empty folder of a day and forgets the cached day folders, because a name may
-// refer to another folder from now on.
-func (o *Owner) dropDay(day string) {
-	if o.DayInUse(day) {
-		return
-	}
-	if day != "" && o.root.Remove(path.Join(operationsDir, day)) != nil {
-		return
-	}
-	o.daysMu.Lock()
-	defer o.daysMu.Unlock()
-	clear(o.days)
-}
-
 // DayInUse reports whether a submit may use the folder of a day at any moment: today by the clock
 // of the storage and its neighbours, because other processes have their own clocks and time zones.
 func (h *operations) DayInUse(day string) bool {
@@ -231,11 +128,6 @@ func (h *operations) DayInUse(day string) bool {
 		}
 	}
 	return false
-}
-
-// RenameDamaged renames an unusable file of the storage to NAME.damaged, replacing an earlier one.
-func (o *Owner) RenameDamaged(name string) error {
-	return o.root.Rename(name, name+".damaged")
 }
 
 // maxOpenDays bounds the day folders kept open. An operation may be written days after its submit,
@@ -321,9 +213,6 @@ func (h *operations) syncDay(day string) error {
 	return nil
 }
 
-// syncOperation makes the names of an operation durable: its record and its marker.
-func (t *Tree) syncOperation(id ID) error { return t.syncOperations(map[string]bool{id.Day(): true}) }
-
 // errReadByPath means that the record has to be opened by its path, or is no record.
 var errReadByPath = errors.New("not by the folder of the day")
 
@@ -345,6 +234,65 @@ func (h *operations) readRecordFile(id ID) (data []byte, err error) {
 		return nil, &CorruptError{dayFile(id, ".json"), files.ErrIrregular.Error()}
 	}
 	return data, err
+}
+
+// ReadRecord returns the record of an operation. The error wraps fs.ErrNotExist if there is none,
+// is a *CorruptError if it cannot be decoded, and wraps ErrNewerVersion if a newer version wrote
+// it.
+func (h *operations) ReadRecord(id ID) (*Record, error) {
+	data, err := h.readRecordFile(id)
+	if err != nil {
+		return nil, err
+	}
+	return decodeRecord(dayFile(id, ".json"), id, data)
+}
+
+// terminalWords are the quoted terminal states; every terminal record contains one.
+var terminalWords = func() (words [][]byte) {
+	for _, state := range terminalStates {
+		words = append(words, []byte(`"`+string(state)+`"`))
+	}
+	return words
+}()
+
+// ReadEnded returns the record of a finished operation, or nil without an error if it is still
+// live. It does not decode records without a terminal state, which makes it much cheaper for a
+// hundred thousand waiting operations.
+func (h *operations) ReadEnded(id ID) (*Record, error) {
+	data, err := h.readRecordFile(id)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.ContainsFunc(terminalWords, func(word []byte) bool { return containsValue(data, word) }) {
+		return nil, nil //nolint:nilnil // documented: there is no such end
+	}
+	rec, err := decodeRecord(dayFile(id, ".json"), id, data)
+	if err != nil || !rec.Status.Terminal() {
+		return nil, err
+	}
+	return rec, nil
+}
+
+// containsValue reports whether JSON text contains a word other than as the name of a member.
+func containsValue(data, word []byte) bool {
+	for {
+		i := bytes.Index(data, word)
+		if i < 0 {
+			return false
+		}
+		data = data[i+len(word):]
+		if after := bytes.TrimLeft(data, " \t\r\n"); len(after) == 0 || after[0] != ':' {
+			return true
+		}
+	}
+}
+
+func (h *operations) writeRecord(rec *Record) error {
+	data, err := marshalRecord(rec)
+	if err != nil {
+		return fmt.Errorf("record of %s: %w", rec.ID, err)
+	}
+	return h.files.Replace(dayFile(rec.ID, ".json"), append(data, '\n'), false)
 }
 
 // readAt reads a regular file of at most recordLimit bytes in an open folder.
@@ -442,4 +390,16 @@ func (h *operations) findNumber(number uint64, days ...string) ([]ID, error) {
 		}
 	}
 	return nil, nil
+}
+
+// forgetDays forgets the open folders of days that were removed or replaced, so that the next
+// submit creates a new one.
+func (h *operations) forgetDays() {
+	h.daysMu.Lock()
+	defer h.daysMu.Unlock()
+	for day, folder := range h.days {
+		if is, err := folder.Is(filepath.Join(h.dir, operationsDir, day)); err != nil || !is {
+			delete(h.days, day) // other goroutines may still use it; the garbage collector closes it
+		}
+	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -108,10 +107,6 @@ func (v LaneValue) Regular() bool { return v.info != nil && v.info.Mode().IsRegu
 // read.
 func (v LaneValue) Same(other LaneValue) bool {
 	return v.info != nil && other.info != nil && sameContent(v.info, other.info)
-}
-
-func sameContent(one, other fs.FileInfo) bool {
-	return os.SameFile(one, other) && one.ModTime().Equal(other.ModTime()) && one.Size() == other.Size()
 }
 
 // LaneFileError reports that a file of lanes/ has invalid content.

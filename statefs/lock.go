@@ -57,9 +57,9 @@ const (
 // lock takes the lock of the directory. A killed daemon keeps the lock until the kernel has freed
 // its memory. If it was killed while it started a command, its forked child briefly keeps the lock
 // until the exec. The function therefore waits for a holder that is dead or exiting.
-func (t *Tree) lock() (l *lock, err error) {
+func (s *storage) lock() (l *lock, err error) {
 	for began, alive := time.Now(), 0; ; {
-		l, err = t.tryLock()
+		l, err = s.tryLock()
 		held, ok := errors.AsType[*LockedError](err)
 		if !ok || held.PID == os.Getpid() || time.Since(began) >= lockWait {
 			return l, err
@@ -73,27 +73,27 @@ func (t *Tree) lock() (l *lock, err error) {
 	}
 }
 
-func (t *Tree) tryLock() (*lock, error) {
-	l := t.corrupt.newLock()
+func (s *storage) tryLock() (*lock, error) {
+	l := s.corrupt.newLock()
 	var err error
-	if l.folder, err = os.Open(t.JobsDir()); err != nil {
-		return nil, fmt.Errorf("lock %s: %w", t.JobsDir(), err)
+	if l.folder, err = os.Open(s.JobsDir()); err != nil {
+		return nil, fmt.Errorf("lock %s: %w", s.JobsDir(), err)
 	}
 	l.file, err = l.lockNamed()
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		pid, _ := readLock(l.path)
-		return nil, errors.Join(&LockedError{Dir: t.dir, PID: pid}, l.folder.Close())
+		return nil, errors.Join(&LockedError{Dir: s.dir, PID: pid}, l.folder.Close())
 	}
 	if err != nil {
 		return nil, errors.Join(err, l.folder.Close())
 	}
 	switch err := flockExclusive(l.folder); {
 	case errors.Is(err, unix.EWOULDBLOCK):
-		held := &LockedError{Dir: t.dir, PID: machine.LockHolder(l.folder)}
+		held := &LockedError{Dir: s.dir, PID: machine.LockHolder(l.folder)}
 		_ = l.release() // the holder matters, not this error
 		return nil, held
 	case err != nil && !unlockable(err):
-		return nil, errors.Join(fmt.Errorf("lock %s: %w", t.JobsDir(), err), l.release())
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", s.JobsDir(), err), l.release())
 	}
 	if err := errors.Join(l.file.Truncate(0), writePID(l.file)); err != nil {
 		return nil, errors.Join(fmt.Errorf("lock %s: %w; %s", l.path, err, adviceFor(err)), l.release())

@@ -6,10 +6,13 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/user"
 	"path"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -79,42 +82,6 @@ func (j *jobsFolder) Observe(id ID, names NameSet) (Observation, error) {
 func (j *jobsFolder) HasMarker(id ID, state State) bool {
 	sight, err := j.Observe(id, MarkerBit(state))
 	return err == nil && len(sight.States) == 1
-}
-
-// maxObservations bounds the retries for a marker that another program keeps renaming.
-const maxObservations = 50
-
-// observeMarkers repeats the observation until it finds a marker, or until three observations found
-// none and the modification time of jobs/ did not change during the last one. A single observation
-// can miss a marker that is renamed from a name not yet checked to one already checked. If the
-// record is terminal, the marker can only disappear, and the one observation is enough: a busy
-// folder rarely stays unchanged for long.
-func (t *Tree) observeMarkers(id ID) ([]State, error) {
-	sight, err := t.Observe(id, AllMarkers)
-	if err != nil || len(sight.States) > 0 {
-		return sight.States, err
-	}
-	if rec, err := t.ReadDurableEnd(id); err == nil && rec != nil {
-		return nil, nil
-	}
-	for n := range maxObservations {
-		before, err := t.folder.Stat()
-		if err != nil {
-			return nil, err
-		}
-		sight, err := t.Observe(id, AllMarkers)
-		if err != nil || len(sight.States) > 0 {
-			return sight.States, err
-		}
-		after, err := t.folder.Stat()
-		if err != nil {
-			return nil, err
-		}
-		if n >= 1 && before.ModTime().Equal(after.ModTime()) { // it changes with every name in the folder
-			break
-		}
-	}
-	return nil, nil
 }
 
 // nameChangedAt returns when a file of jobs/ was last written, renamed or linked.
@@ -277,6 +244,38 @@ func readStamp(root *os.Root, file string) (Stamp, error) {
 		return Stamp{}, fmt.Errorf("read %s: %w", file, err)
 	}
 	return parseStamp(data, info.ModTime()), nil
+}
+
+// requestStamp reads the content of a request. A request that may not be read, because another user
+// created it under a strict umask, counts by its modification time: the name is enough.
+func (s *storage) requestStamp(root *os.Root, file string) (Stamp, error) {
+	info, err := root.Lstat(file)
+	if err != nil {
+		return Stamp{}, fmt.Errorf("read %s: %w", file, err)
+	}
+	stamp, err := readStamp(root, file)
+	if errors.Is(err, fs.ErrPermission) && info.Mode().IsRegular() {
+		stamp, err = Stamp{At: info.ModTime()}, nil
+	}
+	return stamp.lastRequested(info.ModTime(), s.options.Now()), err
+}
+
+// ownerName returns the name of the user who owns a file, the numeric UID if the user has no name,
+// and "" if the owner is unknown.
+func ownerName(root *os.Root, file string) string {
+	info, err := root.Lstat(file)
+	if err != nil {
+		return ""
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return ""
+	}
+	uid := strconv.FormatUint(uint64(stat.Uid), 10)
+	if known, err := user.LookupId(uid); err == nil {
+		return known.Username
+	}
+	return uid
 }
 
 // stampLimit bounds how much of a state or request file is read.

@@ -13,10 +13,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/jobdir/jobdir/statefs/files"
@@ -192,9 +190,6 @@ func unreadable(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)
 }
 
-// itemsSuffix ends the name of every file of item results.
-const itemsSuffix = ".items.ndjson"
-
 // itemLimit bounds one line of item results, in bytes.
 const itemLimit = 16 << 20
 
@@ -250,43 +245,6 @@ var itemRun = regexp.MustCompile(`^(\{"item":\d+,"run":)\d+`)
 func (r *Record) itemsCount(step string, run int) bool {
 	s := steps.Find(r.Steps, step)
 	return s == nil || run >= s.ItemsFrom
-}
-
-// inheritItems gives a new operation the successful item results of the operation that it repeats;
-// failed items are done again. The results have their name and are on disk before the record, so
-// every record with retry_of has them. Results of an optional step go to the file that the new
-// operation uses for that step: the step may be required there.
-func (t *Tree) inheritItems(from ID, to *Record) error {
-	old, err := t.ReadRecord(from)
-	if err != nil {
-		return fmt.Errorf("inherit the items of %s: %w", from, err)
-	}
-	sources := []string{dayFile(from, itemsSuffix)}
-	for i := range old.Steps {
-		name := old.Steps[i].Name
-		if old.Steps[i].Log == "" {
-			continue
-		}
-		here := steps.Find(to.Steps, name)
-		switch {
-		case here == nil:
-		case here.Optional:
-			err = errors.Join(t.MakeStepFolder(to.ID), t.copyItems(old, stepFile(to.ID, name, itemsSuffix),
-				stepFile(from, name, itemsSuffix)))
-		default:
-			sources = append(sources, stepFile(from, name, itemsSuffix))
-		}
-	}
-	err = errors.Join(err, t.copyItems(old, dayFile(to.ID, itemsSuffix), sources...))
-	if err == nil {
-		// A deletion removes the record before the items: while there is a record, the items were
-		// complete.
-		_, err = t.root.Lstat(dayFile(from, ".json"))
-	}
-	if err != nil {
-		return fmt.Errorf("inherit the items of %s: %w", from, err)
-	}
-	return nil
 }
 
 // copyItems copies the successful item results that still count from files of an ended operation
@@ -349,46 +307,6 @@ func ArtifactFile(name string) string {
 	return file
 }
 
-// Progress is the content of ID.progress: the progress of the work and its last sign of life. It
-// may be lost.
-type Progress struct {
-	Done  int64     `json:"done"`
-	Total *int64    `json:"total"`
-	Phase string    `json:"phase,omitempty"`
-	At    time.Time `json:"at"`
-	// Step is the progress of the current step of an operation with steps; Done and Total count
-	// steps then. It is nil between two steps.
-	Step *StepProgress `json:"step,omitempty"`
-}
-
-// StepProgress is the progress of one step.
-type StepProgress struct {
-	Name  string `json:"name"`
-	Done  int64  `json:"done"`
-	Total *int64 `json:"total"`
-	Phase string `json:"phase,omitempty"`
-}
-
-// Fraction returns how much of the whole is done, from 0 to 1; a step at work counts in proportion
-// to its progress. known is false without a total.
-func (p *Progress) Fraction() (fraction float64, known bool) {
-	if p.Total == nil || *p.Total <= 0 {
-		return 0, false
-	}
-	done := float64(p.Done)
-	if s := p.Step; s != nil && s.Total != nil && *s.Total > 0 && p.Done < *p.Total {
-		done += min(float64(max(s.Done, 0))/float64(*s.Total), 1)
-	}
-	return min(max(done, 0)/float64(*p.Total), 1), true
-}
-
-// Same reports whether two progresses are equal except for their time.
-func (p *Progress) Same(other *Progress) bool {
-	a, b := *p, *other
-	a.At, b.At = time.Time{}, time.Time{}
-	return reflect.DeepEqual(a, b)
-}
-
 // ReadProgress returns the last progress of an operation. The error wraps fs.ErrNotExist if it
 // never reported any.
 func (h *operations) ReadProgress(id ID) (Progress, error) {
@@ -402,43 +320,6 @@ func (h *operations) ReadProgress(id ID) (Progress, error) {
 		return p, &CorruptError{name, err.Error()}
 	}
 	return p, nil
-}
-
-// Freshen copies the progress and the last sign of life from ID.progress if they are newer than the
-// record. The record of a finished operation is never older.
-func (t *Tree) Freshen(rec *Record) {
-	if rec.Status.Terminal() {
-		return
-	}
-	defer rec.keepToSteps()
-	p, err := t.ReadProgress(rec.ID)
-	if err != nil {
-		return // the file may be lost
-	}
-	// A heartbeat in the future dates from before the clock was set back, and so the file is newer.
-	if known := rec.HeartbeatAt; known != nil && !p.At.After(*known) && !known.After(t.options.Now()) {
-		return
-	}
-	rec.Progress, rec.HeartbeatAt = &p, &p.At
-}
-
-// keepToSteps corrects the progress of an operation with steps from its record: the work may have
-// reported it before its step ended.
-func (r *Record) keepToSteps() {
-	if len(r.Steps) == 0 || r.Progress == nil {
-		return
-	}
-	done, all := steps.Progress(r.Steps)
-	total := int64(all)
-	p := *r.Progress
-	p.Done, p.Total = int64(done), &total
-	if r.Phase != "" {
-		p.Phase = r.Phase
-	}
-	if at := r.CurrentStep(); p.Step != nil && (at == nil || at.Name != p.Step.Name || at.Status == steps.Pending) {
-		p.Step = nil
-	}
-	r.Progress = &p
 }
 
 // OpenStepLog opens the log that contains the output of a step, between LogFrom and LogTo: the
@@ -484,4 +365,11 @@ func (h *operations) MakeStepFolder(id ID) error {
 		return fmt.Errorf("make the folder of the optional steps of %s: %w", id, err)
 	}
 	return nil
+}
+
+// OpenLog opens the log of an operation for reading. The error wraps fs.ErrNotExist until the work
+// begins.
+func (h *operations) OpenLog(id ID) (*os.File, error) {
+	f, _, err := h.openRegular(dayFile(id, ".log"))
+	return f, err
 }

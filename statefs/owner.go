@@ -87,6 +87,14 @@ func (o *Owner) Release() error {
 	return errors.Join(errors.Join(closed...), o.held.release())
 }
 
+// SetSubmitListener sets the listener for all later submits and requests of this process while it owns the
+// storage; nil removes it.
+func (o *Owner) SetSubmitListener(to SubmitListener) {
+	o.handover.mu.Lock()
+	defer o.handover.mu.Unlock()
+	o.handover.listener = to
+}
+
 // RestoreLock creates the lock file again if it was removed or replaced, and reports whether it
 // did: other processes find the daemon by that file. In the meantime the lock on the folder jobs/
 // excludes a second daemon.
@@ -347,14 +355,144 @@ func (o *Owner) RestoreFolders() (made []string, err error) {
 	return made, err
 }
 
-// forgetDays forgets the open folders of days that were removed or replaced, so that the next
-// submit creates a new one.
-func (h *operations) forgetDays() {
-	h.daysMu.Lock()
-	defer h.daysMu.Unlock()
-	for day, folder := range h.days {
-		if is, err := folder.Is(filepath.Join(h.dir, operationsDir, day)); err != nil || !is {
-			delete(h.days, day) // other goroutines may still use it; the garbage collector closes it
+// clearReservedNames moves files of the wrong kind from the names that the daemon opens, so that
+// they cannot keep it from starting.
+func (c *corruptFolder) clearReservedNames() error {
+	entries, err := os.ReadDir(c.dir)
+	if err != nil {
+		return fmt.Errorf("list %s: %w", c.dir, err)
+	}
+	for _, entry := range entries {
+		name := entry.Name()
+		switch {
+		case name == socketFile && !entry.IsDir(): // an old socket, or a file that the new one replaces
+			continue
+		case name == socketFile, name == storageFile, name == liveFile, name == outboxFile,
+			strings.HasPrefix(name, "history.db"):
+		case strings.HasPrefix(name, "keeper-") && (strings.HasSuffix(name, ".lock") || strings.HasSuffix(name, ".log")):
+		default:
+			continue
+		}
+		if err := c.clearName(name); err != nil {
+			return err
 		}
 	}
+	return nil
+}
+
+// Delete removes ended operations of one day; none may be live. One rename of its record makes each
+// operation disappear as a whole. The rest only frees space: after a crash, another Delete finishes
+// it.
+func (o *Owner) Delete(day string, ids []ID) error {
+	var errs []error
+	for _, id := range ids {
+		err := o.root.Rename(dayFile(id, ".json"), dayFile(id, deletedSuffix))
+		if err != nil && o.corrupt.clearName(dayFile(id, deletedSuffix)) == nil { // a folder cannot be replaced
+			err = o.root.Rename(dayFile(id, ".json"), dayFile(id, deletedSuffix))
+		}
+		if err != nil && !files.IsMissing(err) {
+			errs = append(errs, fmt.Errorf("delete %s: %w", id, err))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if err := o.syncDay(day); err != nil { // the record must not come back without its log
+		return err
+	}
+	err := o.removeFiles(day, ids)
+	if err != nil {
+		err = fmt.Errorf("delete operations of %s: %w", day, err)
+	}
+	o.dropDay(day)
+	return err
+}
+
+// removeFiles removes every file of operations of one day. The renamed record goes last, because it
+// shows that files are left to remove.
+func (o *Owner) removeFiles(day string, ids []ID) error {
+	those := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		those[id.text] = true
+	}
+	folder := path.Join(operationsDir, day)
+	entries, err := o.readFolder(folder)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	var last []string
+	for _, entry := range entries {
+		name := path.Join(folder, entry.Name())
+		head, suffix, _ := strings.Cut(entry.Name(), ".")
+		switch {
+		case !those[head]:
+		case "."+suffix == deletedSuffix && entry.Type().IsRegular():
+			last = append(last, name)
+		case "."+suffix == deletedSuffix: // it was in the place of the record
+			err = o.corrupt.clearName(name)
+		default:
+			err = o.root.RemoveAll(name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, name := range last {
+		if err := o.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// DeleteDay removes the folder of a day with all its content. It first renames the folder into
+// tmp/, which the next start empties after a crash. The caller must know that nothing in it has to
+// be kept.
+func (o *Owner) DeleteDay(day string) error {
+	o.dropDay("")
+	name := path.Join(tmpDir, "deleted-"+day)
+	err := o.root.RemoveAll(name)
+	if err == nil {
+		err = o.root.Rename(path.Join(operationsDir, day), name)
+	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		err = o.opsSync.Sync()
+	}
+	if err == nil {
+		err = o.root.RemoveAll(name)
+	}
+	if err != nil {
+		return fmt.Errorf("delete the operations of %s: %w", day, err)
+	}
+	return nil
+}
+
+// dropDay removes the empty folder of a day and forgets the cached day folders, because a name may
+// refer to another folder from now on.
+func (o *Owner) dropDay(day string) {
+	if o.DayInUse(day) {
+		return
+	}
+	if day != "" && o.root.Remove(path.Join(operationsDir, day)) != nil {
+		return
+	}
+	o.daysMu.Lock()
+	defer o.daysMu.Unlock()
+	clear(o.days)
+}
+
+// RenameDamaged renames an unusable file of the storage to NAME.damaged, replacing an earlier one.
+func (o *Owner) RenameDamaged(name string) error {
+	return o.root.Rename(name, name+".damaged")
+}
+
+// ReadPublished returns the record of an operation as this process published it, but only once, on
+// the first call. The caller owns the result. It equals the record on disk unless that has changed
+// since, so it is only for an operation that the daemon has not activated before. Otherwise it is
+// [Tree.ReadRecord].
+func (o *Owner) ReadPublished(id ID) (*Record, error) {
+	if rec := o.handover.take(id); rec != nil {
+		return rec, nil
+	}
+	return o.ReadRecord(id)
 }

@@ -1,6 +1,7 @@
 package statefs
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -15,7 +16,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jobdir/jobdir/statefs/files"
@@ -212,39 +212,6 @@ func (t *Tree) revoke(recs []*Record, why error) error {
 	return why
 }
 
-// parallelWriters bounds parallel unsynced writes: they contend for the same folders, and more of
-// them would only wait.
-const parallelWriters = 4
-
-// forEachParallel calls do for every element, at most most calls at once. It returns the first
-// error and starts no more calls after it.
-func forEachParallel[T any](list []T, most int, do func(T) error) error {
-	if len(list) == 1 {
-		return do(list[0])
-	}
-	var first atomic.Pointer[error]
-	var next atomic.Int64
-	var workers sync.WaitGroup
-	for range min(most, len(list)) {
-		workers.Go(func() {
-			for first.Load() == nil {
-				i := int(next.Add(1)) - 1
-				if i >= len(list) {
-					return
-				}
-				if err := do(list[i]); err != nil {
-					first.CompareAndSwap(nil, &err)
-				}
-			}
-		})
-	}
-	workers.Wait()
-	if err := first.Load(); err != nil {
-		return *err
-	}
-	return nil
-}
-
 // publishRecord writes everything of an operation except its marker. The record of an operation of
 // a list is durable in the file of the list.
 func (t *Tree) publishRecord(rec *Record) error {
@@ -415,14 +382,6 @@ func RequestHash(group, job, canonicalParams string) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-func (h *operations) writeRecord(rec *Record) error {
-	data, err := marshalRecord(rec)
-	if err != nil {
-		return fmt.Errorf("record of %s: %w", rec.ID, err)
-	}
-	return h.files.Replace(dayFile(rec.ID, ".json"), append(data, '\n'), false)
-}
-
 // keepDefinition stores a definition under its hash, once.
 func (t *Tree) keepDefinition(hash string, source []byte) error {
 	if hash == "" {
@@ -483,14 +442,6 @@ type SubmitListener interface {
 	Created(name Name)
 }
 
-// SetSubmitListener sets the listener for all later submits and requests of this process while it owns the
-// storage; nil removes it.
-func (o *Owner) SetSubmitListener(to SubmitListener) {
-	o.handover.mu.Lock()
-	defer o.handover.mu.Unlock()
-	o.handover.listener = to
-}
-
 // noListener is the listener while this process does not own the storage, or has set none.
 type noListener struct{}
 
@@ -546,13 +497,96 @@ func (h *handover) reset(open bool) {
 	h.open, h.records, h.listener = open, make(map[ID]*Record), nil
 }
 
-// ReadPublished returns the record of an operation as this process published it, but only once, on
-// the first call. The caller owns the result. It equals the record on disk unless that has changed
-// since, so it is only for an operation that the daemon has not activated before. Otherwise it is
-// [Tree.ReadRecord].
-func (o *Owner) ReadPublished(id ID) (*Record, error) {
-	if rec := o.handover.take(id); rec != nil {
-		return rec, nil
+// syncOperation makes the names of an operation durable: its record and its marker.
+func (t *Tree) syncOperation(id ID) error { return t.syncOperations(map[string]bool{id.Day(): true}) }
+
+// inheritItems gives a new operation the successful item results of the operation that it repeats;
+// failed items are done again. The results have their name and are on disk before the record, so
+// every record with retry_of has them. Results of an optional step go to the file that the new
+// operation uses for that step: the step may be required there.
+func (t *Tree) inheritItems(from ID, to *Record) error {
+	old, err := t.ReadRecord(from)
+	if err != nil {
+		return fmt.Errorf("inherit the items of %s: %w", from, err)
 	}
-	return o.ReadRecord(id)
+	sources := []string{dayFile(from, itemsSuffix)}
+	for i := range old.Steps {
+		name := old.Steps[i].Name
+		if old.Steps[i].Log == "" {
+			continue
+		}
+		here := steps.Find(to.Steps, name)
+		switch {
+		case here == nil:
+		case here.Optional:
+			err = errors.Join(t.MakeStepFolder(to.ID), t.copyItems(old, stepFile(to.ID, name, itemsSuffix),
+				stepFile(from, name, itemsSuffix)))
+		default:
+			sources = append(sources, stepFile(from, name, itemsSuffix))
+		}
+	}
+	err = errors.Join(err, t.copyItems(old, dayFile(to.ID, itemsSuffix), sources...))
+	if err == nil {
+		// A deletion removes the record before the items: while there is a record, the items were
+		// complete.
+		_, err = t.root.Lstat(dayFile(from, ".json"))
+	}
+	if err != nil {
+		return fmt.Errorf("inherit the items of %s: %w", from, err)
+	}
+	return nil
+}
+
+// A list of submits is one file in taken/, named by the ID of its first operation, with one record
+// per line. It is synced before anything else of the list is written; from then on the list is
+// accepted, and a restart creates the missing parts. The records of a list therefore need no sync
+// before the answer.
+//
+//	taken/ID.batch    the records and the markers are being created
+//	taken/ID.records  all exist; a record that a power cut loses is restored from here
+//
+// Later [Batches.Settle] syncs the records and removes the file.
+const (
+	batchSuffix   = ".batch"
+	recordsSuffix = ".records"
+)
+
+// batchName returns the file of a list, given its first operation.
+func batchName(first ID, suffix string) string { return path.Join(takenDir, first.text+suffix) }
+
+// openBatch writes and syncs the file of a list.
+func (s *storage) openBatch(recs []*Record) error {
+	var lines bytes.Buffer
+	for _, rec := range recs {
+		data, err := marshalRecord(rec)
+		if err != nil {
+			return fmt.Errorf("record of %s: %w", rec.ID, err)
+		}
+		lines.Write(data)
+		lines.WriteByte('\n')
+	}
+	if err := s.files.Replace(batchName(recs[0].ID, batchSuffix), lines.Bytes(), false); err != nil {
+		return err
+	}
+	return s.syncFolder(takenDir)
+}
+
+// closeBatch notes that the records and markers of a list exist. If the note fails, the next start
+// removes the file.
+func (s *storage) closeBatch(first ID) {
+	if s.options.Durability == Power {
+		_ = s.root.Rename(batchName(first, batchSuffix), batchName(first, recordsSuffix))
+		return
+	}
+	_ = s.root.Remove(batchName(first, batchSuffix)) // with process durability a power cut may lose the records
+}
+
+// dropBatch removes the file of a list that was not submitted. On an error, the next start creates
+// the whole list anyway.
+func (s *storage) dropBatch(first ID) error {
+	err := s.root.Remove(batchName(first, batchSuffix))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }

@@ -5,9 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"path"
 	"reflect"
 	"slices"
 	"strings"
@@ -204,6 +201,46 @@ type PastTransition struct {
 	At    time.Time `json:"at"`
 }
 
+// Progress is the content of ID.progress: the progress of the work and its last sign of life. It
+// may be lost.
+type Progress struct {
+	Done  int64     `json:"done"`
+	Total *int64    `json:"total"`
+	Phase string    `json:"phase,omitempty"`
+	At    time.Time `json:"at"`
+	// Step is the progress of the current step of an operation with steps; Done and Total count
+	// steps then. It is nil between two steps.
+	Step *StepProgress `json:"step,omitempty"`
+}
+
+// StepProgress is the progress of one step.
+type StepProgress struct {
+	Name  string `json:"name"`
+	Done  int64  `json:"done"`
+	Total *int64 `json:"total"`
+	Phase string `json:"phase,omitempty"`
+}
+
+// Fraction returns how much of the whole is done, from 0 to 1; a step at work counts in proportion
+// to its progress. known is false without a total.
+func (p *Progress) Fraction() (fraction float64, known bool) {
+	if p.Total == nil || *p.Total <= 0 {
+		return 0, false
+	}
+	done := float64(p.Done)
+	if s := p.Step; s != nil && s.Total != nil && *s.Total > 0 && p.Done < *p.Total {
+		done += min(float64(max(s.Done, 0))/float64(*s.Total), 1)
+	}
+	return min(max(done, 0)/float64(*p.Total), 1), true
+}
+
+// Same reports whether two progresses are equal except for their time.
+func (p *Progress) Same(other *Progress) bool {
+	a, b := *p, *other
+	a.At, b.At = time.Time{}, time.Time{}
+	return reflect.DeepEqual(a, b)
+}
+
 // ResourceUse is what the work used: processor time in seconds, memory and output in bytes.
 type ResourceUse struct {
 	UserSeconds   float64 `json:"user_seconds"`
@@ -345,78 +382,6 @@ func (r *Record) Apply(from State, cause Cause, at time.Time) error {
 	return nil
 }
 
-func dayFile(id ID, suffix string) string { return path.Join(operationsDir, id.Day(), id.text+suffix) }
-
-// ReadRecord returns the record of an operation. The error wraps fs.ErrNotExist if there is none,
-// is a *CorruptError if it cannot be decoded, and wraps ErrNewerVersion if a newer version wrote
-// it.
-func (h *operations) ReadRecord(id ID) (*Record, error) {
-	data, err := h.readRecordFile(id)
-	if err != nil {
-		return nil, err
-	}
-	return decodeRecord(dayFile(id, ".json"), id, data)
-}
-
-// terminalWords are the quoted terminal states; every terminal record contains one.
-var terminalWords = func() (words [][]byte) {
-	for _, state := range terminalStates {
-		words = append(words, []byte(`"`+string(state)+`"`))
-	}
-	return words
-}()
-
-// ReadEnded returns the record of a finished operation, or nil without an error if it is still
-// live. It does not decode records without a terminal state, which makes it much cheaper for a
-// hundred thousand waiting operations.
-func (h *operations) ReadEnded(id ID) (*Record, error) {
-	data, err := h.readRecordFile(id)
-	if err != nil {
-		return nil, err
-	}
-	if !slices.ContainsFunc(terminalWords, func(word []byte) bool { return containsValue(data, word) }) {
-		return nil, nil //nolint:nilnil // documented: there is no such end
-	}
-	rec, err := decodeRecord(dayFile(id, ".json"), id, data)
-	if err != nil || !rec.Status.Terminal() {
-		return nil, err
-	}
-	return rec, nil
-}
-
-// ReadDurableEnd returns the record of a finished operation whose end is durable. It returns nil
-// without an error if the operation is live or has no record. The marker is removed only after the
-// sync of the record's folder: while a marker other than Trailing exists, a power cut may undo the
-// end.
-func (t *Tree) ReadDurableEnd(id ID) (*Record, error) {
-	rec, err := t.ReadEnded(id)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil //nolint:nilnil // documented: there is no such end
-	}
-	if err != nil || rec == nil {
-		return nil, err
-	}
-	sight, err := t.Observe(id, AllMarkers)
-	if err != nil || len(sight.States) > 1 || len(sight.States) == 1 && sight.States[0] != Trailing {
-		return nil, err
-	}
-	return rec, nil
-}
-
-// containsValue reports whether JSON text contains a word other than as the name of a member.
-func containsValue(data, word []byte) bool {
-	for {
-		i := bytes.Index(data, word)
-		if i < 0 {
-			return false
-		}
-		data = data[i+len(word):]
-		if after := bytes.TrimLeft(data, " \t\r\n"); len(after) == 0 || after[0] != ':' {
-			return true
-		}
-	}
-}
-
 func decodeRecord(name string, id ID, data []byte) (*Record, error) {
 	rec, err := unmarshalRecord(data)
 	if err != nil || rec.Version > RecordVersion {
@@ -446,26 +411,6 @@ func versionOf(data []byte) int {
 	}
 	_ = json.Unmarshal(data, &head) // a member of another type does not keep it from being read
 	return head.Version
-}
-
-// readRegular reads a whole regular file of the storage. It refuses a symbolic link, a directory, a
-// fifo or a device without following it and without blocking.
-func (s *storage) readRegular(name string, limit int64) ([]byte, error) {
-	f, info, err := s.openRegular(name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }() // opened for reading: nothing can be lost
-	var into bytes.Buffer
-	into.Grow(int(min(info.Size(), limit)) + bytes.MinRead) // one allocation, unless the file grows
-	if _, err := into.ReadFrom(io.LimitReader(f, limit+1)); err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
-	}
-	data := into.Bytes()
-	if int64(len(data)) > limit {
-		return nil, &CorruptError{name, fmt.Sprintf("it is larger than %d bytes", limit)}
-	}
-	return data, nil
 }
 
 // CodeRecordLost is the error code of an operation whose record was damaged or removed: only its ID
@@ -596,4 +541,100 @@ func (r *Record) MainRun() int {
 		}
 	}
 	return run
+}
+
+// EffectiveParams returns Params with the corrections made since the submit. A parameter corrected
+// to null is left out.
+func (r *Record) EffectiveParams() (json.RawMessage, error) {
+	if len(r.Corrected) == 0 {
+		return r.Params, nil
+	}
+	members := make(map[string]json.RawMessage)
+	if len(r.Params) > 0 {
+		if err := json.Unmarshal(r.Params, &members); err != nil {
+			return nil, fmt.Errorf("the parameters of %s: %w", r.ID, err)
+		}
+	}
+	for name, value := range r.Corrected {
+		if string(value) == "null" {
+			delete(members, name)
+			continue
+		}
+		members[name] = value
+	}
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(members); err != nil {
+		return nil, fmt.Errorf("the parameters of %s: %w", r.ID, err)
+	}
+	return bytes.TrimSpace(out.Bytes()), nil
+}
+
+// DeliveryStatus is the state of a delivery.
+type DeliveryStatus string
+
+// The statuses of a delivery.
+const (
+	DeliveryPending   DeliveryStatus = "pending"       // it is tried until it succeeds
+	DeliveryDelivered DeliveryStatus = "delivered"     // the target has it
+	DeliveryManual    DeliveryStatus = "failed_manual" // it waits for a person to retry or drop it
+	DeliveryDropped   DeliveryStatus = "dropped"       // a person gave it up
+)
+
+// Delivery is the outcome of the delivery to one target. The terminal record holds it; the number
+// of attempts is in the outbox entry.
+type Delivery struct {
+	// Place is the position of the target in the job's list, from 1; Kind is that of the target.
+	Place int            `json:"target"`
+	Kind  string         `json:"kind"`
+	Send  string         `json:"send"`
+	State DeliveryStatus `json:"status"`
+	// Name is the destination at the target: a name below the folder or in the bucket, or a URL
+	// without its query, which may hold a secret.
+	Name string `json:"name,omitempty"`
+	// Error is the reason of failed_manual.
+	Error string `json:"error,omitempty"`
+	// Output is where the result was delivered, nil before that.
+	Output *DeliveryOutput `json:"output,omitempty"`
+}
+
+// DeliveryOutput is where a result was delivered.
+type DeliveryOutput struct {
+	// Location is a path, or a URL without its query.
+	Location    string    `json:"location"`
+	Bytes       int64     `json:"bytes"`
+	SHA256      string    `json:"sha256,omitempty"` // not set for artifacts
+	DeliveredAt time.Time `json:"delivered_at"`
+	// Bucket, Object and ETag are set for a bucket.
+	Bucket string `json:"bucket,omitempty"`
+	Object string `json:"object,omitempty"`
+	ETag   string `json:"etag,omitempty"`
+	// Files is the number of artifacts; Stored lists the first MaxStored of them; Bytes is the size
+	// of all.
+	Files  int64        `json:"files,omitempty"`
+	Stored []StoredFile `json:"stored,omitempty"`
+}
+
+// MaxStored is the maximum number of artifacts listed in DeliveryOutput.
+const MaxStored = 100
+
+// StoredFile is one artifact at its target.
+type StoredFile struct {
+	// Artifact is the name in the artifacts folder, Name the name at the target.
+	Artifact string `json:"artifact"`
+	Name     string `json:"name"`
+	Bytes    int64  `json:"bytes"`
+	SHA256   string `json:"sha256"`
+	ETag     string `json:"etag,omitempty"`
+}
+
+// Delivery returns the delivery to the target at a position, nil if there is none. It points into
+// the record.
+func (r *Record) Delivery(place int) *Delivery {
+	i := slices.IndexFunc(r.Deliveries, func(d Delivery) bool { return d.Place == place })
+	if i < 0 {
+		return nil
+	}
+	return &r.Deliveries[i]
 }

@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
+	"slices"
 	"time"
 
 	"github.com/jobdir/jobdir/statefs/files"
@@ -29,14 +29,6 @@ func (e *EndedError) Error() string {
 
 // Unwrap returns ErrNotLive.
 func (e *EndedError) Unwrap() error { return ErrNotLive }
-
-// BlockedError reports that a request cannot be created, because its name is not a regular file.
-type BlockedError struct{ File string }
-
-func (e *BlockedError) Error() string {
-	return fmt.Sprintf("%s is no regular file: remove it, or ask again when the daemon has moved it to %s/", e.File,
-		corruptDir)
-}
 
 // Request creates the request file in jobs/, removes the opposite request, and returns when that is
 // durable. A repeated request has no further effect. The file gets a new inode each time, so the
@@ -153,18 +145,6 @@ func (j *jobsFolder) oppositeRequest(id ID, ask Action) (fs.FileInfo, error) {
 	return info, err
 }
 
-// removeUnchanged removes a file unless it was removed or written since it was seen.
-func removeUnchanged(root *os.Root, name string, seen fs.FileInfo) error {
-	now, err := root.Lstat(name)
-	if err == nil && sameContent(seen, now) {
-		err = root.Remove(name)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
-}
-
 // State returns the live state of an operation from its marker. The error wraps ErrNotLive if there
 // is no marker; several observations are made, so that a marker that keeps being renamed does not
 // count as missing.
@@ -177,6 +157,61 @@ func (t *Tree) State(id ID) (State, error) {
 		return "", fmt.Errorf("operation '%s' %w", id, ErrNotLive)
 	}
 	return states[0], nil
+}
+
+// observeMarkers repeats the observation until it finds a marker, or until three observations found
+// none and the modification time of jobs/ did not change during the last one. A single observation
+// can miss a marker that is renamed from a name not yet checked to one already checked. If the
+// record is terminal, the marker can only disappear, and the one observation is enough: a busy
+// folder rarely stays unchanged for long.
+func (t *Tree) observeMarkers(id ID) ([]State, error) {
+	sight, err := t.Observe(id, AllMarkers)
+	if err != nil || len(sight.States) > 0 {
+		return sight.States, err
+	}
+	if rec, err := t.ReadDurableEnd(id); err == nil && rec != nil {
+		return nil, nil
+	}
+	for n := range maxObservations {
+		before, err := t.folder.Stat()
+		if err != nil {
+			return nil, err
+		}
+		sight, err := t.Observe(id, AllMarkers)
+		if err != nil || len(sight.States) > 0 {
+			return sight.States, err
+		}
+		after, err := t.folder.Stat()
+		if err != nil {
+			return nil, err
+		}
+		if n >= 1 && before.ModTime().Equal(after.ModTime()) { // it changes with every name in the folder
+			break
+		}
+	}
+	return nil, nil
+}
+
+// maxObservations bounds the retries for a marker that another program keeps renaming.
+const maxObservations = 50
+
+// ReadDurableEnd returns the record of a finished operation whose end is durable. It returns nil
+// without an error if the operation is live or has no record. The marker is removed only after the
+// sync of the record's folder: while a marker other than Trailing exists, a power cut may undo the
+// end.
+func (t *Tree) ReadDurableEnd(id ID) (*Record, error) {
+	rec, err := t.ReadEnded(id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil //nolint:nilnil // documented: there is no such end
+	}
+	if err != nil || rec == nil {
+		return nil, err
+	}
+	sight, err := t.Observe(id, AllMarkers)
+	if err != nil || len(sight.States) > 1 || len(sight.States) == 1 && sight.States[0] != Trailing {
+		return nil, err
+	}
+	return rec, nil
 }
 
 // RequestSettleDelay returns how long the daemon should wait before it takes a request file without
@@ -198,96 +233,49 @@ func (j *jobsFolder) RequestSettleDelay(id ID, ask Action, quiet time.Duration) 
 	return max(quiet-age, time.Millisecond)
 }
 
-// StampFormat is the first line of every state and request file: ISO 8601 with microseconds and offset.
-const StampFormat = "2006-01-02T15:04:05.000000-07:00"
-
-// clockSlack is how far the first line of a request may be ahead of its modification time, which
-// comes from a coarser clock, perhaps of another machine.
-const clockSlack = 2 * time.Second
-
-// Stamp is the content of a state or request file.
-type Stamp struct {
-	// At is when the file was created: its first line, or its modification time if that line holds
-	// no time.
-	At time.Time
-	// Args is the JSON object on the second line of a request, nil if there is none.
-	Args json.RawMessage
-
-	// Malformed means that the file contains something other than a time and one JSON object. A
-	// request without arguments is still valid: its name is enough.
-	Malformed bool
-
-	// futureAt is the time of a request that is in the future; zero for all others.
-	futureAt time.Time
+// UnblockRequested reports whether a request that ends the wait for a person is pending or being
+// carried out.
+func (j *jobsFolder) UnblockRequested(id ID) bool {
+	return slices.ContainsFunc(requests[:], func(spec *ActionSpec) bool {
+		return spec.unblocks() && j.RequestPending(id, spec.Action)
+	})
 }
 
-// Compare orders two requests by time. Requests of the future all count as made now but keep their
-// own order: the clock may have been set back after both were made.
-func (s Stamp) Compare(other Stamp) int {
-	if !s.futureAt.IsZero() && !other.futureAt.IsZero() {
-		return s.futureAt.Compare(other.futureAt)
-	}
-	return s.At.Compare(other.At)
-}
-
-// formatStamp returns the content of a state or request file.
-func formatStamp(at time.Time, args json.RawMessage) []byte {
-	out := append([]byte(at.Format(StampFormat)), '\n')
-	if len(args) > 0 {
-		out = append(append(out, args...), '\n')
-	}
-	return out
-}
-
-// parseStamp parses the content of a state or request file whose modification time is modified. It
-// never fails: without a time in the file, the modification time counts, because `echo >
-// ID.pause_requested` must work like `touch`.
-func parseStamp(content []byte, modified time.Time) Stamp {
-	stamp := Stamp{At: modified}
-	first, rest, _ := bytes.Cut(content, []byte("\n"))
-	if at, err := time.Parse(time.RFC3339Nano, string(bytes.TrimSpace(first))); err == nil {
-		stamp.At, content = at, rest
-	}
-	content = bytes.TrimSpace(content)
-	line, _, _ := bytes.Cut(content, []byte("\n"))
-	for _, text := range [][]byte{content, bytes.TrimSpace(line)} {
-		// the object may span several lines; text after it is ignored
-		var args bytes.Buffer
-		if len(text) > 0 && text[0] == '{' && json.Compact(&args, text) == nil {
-			stamp.Args = args.Bytes()
-			return stamp
+// RequestPending reports whether one of these requests is pending or being carried out.
+func (j *jobsFolder) RequestPending(id ID, asks ...Action) bool {
+	for _, ask := range asks {
+		// Twice in jobs/: a starting daemon puts taken requests back.
+		if j.Requested(id, ask) || j.isTaken(id, ask) || j.Requested(id, ask) {
+			return true
 		}
 	}
-	stamp.Malformed = len(content) > 0
-	return stamp
+	return false
 }
 
-// lastRequested returns the stamp with the time of the last request: the later of the first line
-// and the modification time, so that a `touch` of a pending request repeats it. A first line in the
-// future would win over every request until then, so the modification time counts instead; a
-// modification time in the future counts as now.
-func (s Stamp) lastRequested(modified, now time.Time) Stamp {
-	if modified.After(now) {
-		s.futureAt = modified
-		if s.At.After(modified) && !s.At.After(modified.Add(clockSlack)) {
-			s.futureAt = s.At // finer than the clock of the file
+// Requested reports whether a request file is in jobs/: the daemon has not taken it yet.
+func (j *jobsFolder) Requested(id ID, ask Action) bool {
+	_, err := j.jobs.Lstat(RequestName(id, ask))
+	return err == nil
+}
+
+// HasTakenRequest reports whether the daemon is carrying out a request of an operation: its file is
+// in taken/.
+func (s *storage) HasTakenRequest(id ID) bool {
+	return slices.ContainsFunc(Actions(), func(ask Action) bool { return s.isTaken(id, ask) })
+}
+
+// Cancelling returns the cancel requests of an operation that the daemon is carrying out. A cancel
+// takes as long as the work needs to stop.
+func (s *storage) Cancelling(id ID) (under []Action) {
+	for _, ask := range []Action{Cancel, ForceCancel} {
+		if s.isTaken(id, ask) {
+			under = append(under, ask)
 		}
-		modified = now
 	}
-	if s.At.Before(modified) || s.At.After(now) || s.At.After(modified.Add(clockSlack)) {
-		s.At = modified
-	}
-	return s
+	return under
 }
 
-// pidNamespace returns the PID namespace of the program that keeps a marker, according to its
-// content; "" if it has none.
-func (s Stamp) pidNamespace() string {
-	var args struct {
-		PIDNamespace string `json:"pid_namespace"`
-	}
-	if len(s.Args) == 0 || json.Unmarshal(s.Args, &args) != nil {
-		return ""
-	}
-	return args.PIDNamespace
+func (s *storage) isTaken(id ID, ask Action) bool {
+	_, err := s.root.Lstat(path.Join(takenDir, RequestName(id, ask)))
+	return err == nil
 }

@@ -5,12 +5,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/user"
 	"path"
 	"path/filepath"
-	"strconv"
 	"sync/atomic"
-	"syscall"
 
 	"github.com/jobdir/jobdir/statefs/files"
 )
@@ -83,20 +80,6 @@ func (r *Requests) removeTakenLink(name string) error {
 		return fmt.Errorf("take %s: %w", name, err)
 	}
 	return nil
-}
-
-// requestStamp reads the content of a request. A request that may not be read, because another user
-// created it under a strict umask, counts by its modification time: the name is enough.
-func (s *storage) requestStamp(root *os.Root, file string) (Stamp, error) {
-	info, err := root.Lstat(file)
-	if err != nil {
-		return Stamp{}, fmt.Errorf("read %s: %w", file, err)
-	}
-	stamp, err := readStamp(root, file)
-	if errors.Is(err, fs.ErrPermission) && info.Mode().IsRegular() {
-		stamp, err = Stamp{At: info.ModTime()}, nil
-	}
-	return stamp.lastRequested(info.ModTime(), s.options.Now()), err
 }
 
 // Drop removes a taken request whose effect is durable, or that has none.
@@ -186,24 +169,6 @@ func (r *Requests) restore(file string, name Name) (bool, error) {
 		return false, nil
 	}
 	return err == nil, err
-}
-
-// ownerName returns the name of the user who owns a file, the numeric UID if the user has no name,
-// and "" if the owner is unknown.
-func ownerName(root *os.Root, file string) string {
-	info, err := root.Lstat(file)
-	if err != nil {
-		return ""
-	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return ""
-	}
-	uid := strconv.FormatUint(uint64(stat.Uid), 10)
-	if known, err := user.LookupId(uid); err == nil {
-		return known.Username
-	}
-	return uid
 }
 
 // sync syncs taken/ if a request was taken or dropped since the last sync.

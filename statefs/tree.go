@@ -12,83 +12,8 @@ import (
 
 	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/machine"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
-
-// The folders of a storage directory.
-const (
-	jobsDir        = "jobs"
-	newDir         = "new"
-	operationsDir  = "operations"
-	definitionsDir = "definitions"
-	takenDir       = "taken"
-	corruptDir     = "corrupt"
-	tmpDir         = "tmp"
-	eventsDir      = "events"
-	keysDir        = "keys"
-	lanesDir       = "lanes"
-	schedulesDir   = "schedules"
-	outboxDir      = "outbox"
-)
-
-const socketFile = "jobdir.sock"
-
-const (
-	// groupMode lets the group of the storage create and rename files in a folder, which is the
-	// right to control and start operations. The set-group-ID bit gives new files that group.
-	groupMode = 0o770 | os.ModeSetgid
-)
-
-// Durability is what an acknowledgement promises.
-type Durability string
-
-const (
-	// Power survives a power cut: files and directories are synced before an answer is given. It is the default.
-	Power Durability = "power"
-	// Process survives the death of the daemon only: a power cut may empty or lose files.
-	Process Durability = "process"
-)
-
-// Options configures the use of a storage directory. The zero value is right for most.
-type Options struct {
-	// Durability is Power when empty.
-	Durability Durability
-	// GroupControl lets members of the directory's group create files in jobs/, new/ and lanes/.
-	GroupControl bool
-	// Now is the clock; nil means time.Now.
-	Now func() time.Time
-	// Cleared is called after a file of the wrong kind was moved to corrupt/, with its name
-	// relative to the storage and its kind. It may be called by several goroutines; nil for none.
-	Cleared func(name, reason string)
-}
-
-// storage is the access to the directory that the parts of a Tree share.
-type storage struct {
-	dir     string // absolute path
-	options Options
-	root    *os.Root
-	files   *files.Writer
-	corrupt *corruptFolder
-}
-
-func (s *storage) durable() bool { return s.options.Durability == Power }
-
-// syncFolder syncs a folder that is rarely synced.
-func (s *storage) syncFolder(name string) error {
-	if !s.durable() {
-		return nil
-	}
-	return files.SyncFolder(filepath.Join(s.dir, name))
-}
-
-func (s *storage) readFolder(name string) ([]fs.DirEntry, error) {
-	return files.ReadFolderIn(s.root, name)
-}
-
-func (s *storage) openFolder(name string) (*os.File, error) { return files.OpenFolderIn(s.root, name) }
-
-func (s *storage) openRegular(name string) (*os.File, fs.FileInfo, error) {
-	return files.OpenRegularIn(s.root, name)
-}
 
 // Tree is a storage directory as any process may use it: to read, submit and request. It is safe
 // for concurrent use, also by several processes. Only an Owner moves markers.
@@ -258,36 +183,6 @@ func (t *Tree) Close() error {
 	return errors.Join(errs...)
 }
 
-// Dir returns the absolute path of the storage directory.
-func (s *storage) Dir() string { return s.dir }
-
-// JobsDir returns the absolute path of jobs/, the only folder that is watched for control.
-func (s *storage) JobsDir() string { return filepath.Join(s.dir, jobsDir) }
-
-// SocketPath returns the path of the unix socket of the daemon.
-func (s *storage) SocketPath() string { return filepath.Join(s.dir, socketFile) }
-
-// LogPath returns the path of an operation's log, which may not exist yet.
-func (s *storage) LogPath(id ID) string { return filepath.Join(s.dir, dayFile(id, ".log")) }
-
-// RecordPath returns the path of an operation's record. The file is replaced each time it changes.
-func (s *storage) RecordPath(id ID) string { return filepath.Join(s.dir, dayFile(id, ".json")) }
-
-// ProgressPath returns the path of an operation's progress, which may not exist yet.
-func (s *storage) ProgressPath(id ID) string { return filepath.Join(s.dir, dayFile(id, ".progress")) }
-
-// ArtifactsPath returns the path of the folder for the artifacts of the work.
-func (s *storage) ArtifactsPath(id ID) string { return filepath.Join(s.dir, dayFile(id, ".artifacts")) }
-
-// ItemsPath returns the path of the item results.
-func (s *storage) ItemsPath(id ID) string { return filepath.Join(s.dir, dayFile(id, itemsSuffix)) }
-
-// Now returns the time by the clock of the tree.
-func (s *storage) Now() time.Time { return s.options.Now() }
-
-// Durability returns the durability that an acknowledgement of this tree promises.
-func (s *storage) Durability() Durability { return s.options.Durability }
-
 // Full returns why this process cannot write to the storage, such as "the disk is full"; "" if it
 // can. On other systems than Linux it is always "".
 func (t *Tree) Full() (string, error) {
@@ -297,23 +192,39 @@ func (t *Tree) Full() (string, error) {
 	return files.FullReason(t.dir)
 }
 
-// OpenLog opens the log of an operation for reading. The error wraps fs.ErrNotExist until the work
-// begins.
-func (h *operations) OpenLog(id ID) (*os.File, error) {
-	f, _, err := h.openRegular(dayFile(id, ".log"))
-	return f, err
+// Freshen copies the progress and the last sign of life from ID.progress if they are newer than the
+// record. The record of a finished operation is never older.
+func (t *Tree) Freshen(rec *Record) {
+	if rec.Status.Terminal() {
+		return
+	}
+	defer rec.keepToSteps()
+	p, err := t.ReadProgress(rec.ID)
+	if err != nil {
+		return // the file may be lost
+	}
+	// A heartbeat in the future dates from before the clock was set back, and so the file is newer.
+	if known := rec.HeartbeatAt; known != nil && !p.At.After(*known) && !known.After(t.options.Now()) {
+		return
+	}
+	rec.Progress, rec.HeartbeatAt = &p, &p.At
 }
 
-// adviceFor suggests what a person can do about err, an error of using the storage. It continues a
-// sentence.
-func adviceFor(err error) string {
-	switch {
-	case errors.Is(err, syscall.EROFS):
-		return "mount the file system for writing, or choose another directory with --storage"
-	case files.DiskFull(err):
-		return "make room on that disk, or choose another directory with --storage"
-	case errors.Is(err, fs.ErrPermission):
-		return "start the daemon as the user to whom it belongs, choose another directory with --storage or give the daemon's user the right to write there"
+// keepToSteps corrects the progress of an operation with steps from its record: the work may have
+// reported it before its step ended.
+func (r *Record) keepToSteps() {
+	if len(r.Steps) == 0 || r.Progress == nil {
+		return
 	}
-	return "choose another directory with --storage or give the daemon's user the right to write there"
+	done, all := steps.Progress(r.Steps)
+	total := int64(all)
+	p := *r.Progress
+	p.Done, p.Total = int64(done), &total
+	if r.Phase != "" {
+		p.Phase = r.Phase
+	}
+	if at := r.CurrentStep(); p.Step != nil && (at == nil || at.Name != p.Step.Name || at.Status == steps.Pending) {
+		p.Step = nil
+	}
+	r.Progress = &p
 }
