@@ -38,7 +38,6 @@ const (
 var ungrouped = map[string]string{
 	"daemon": "its table is of parts, which are types: TestPartsOfTheDaemonAreInOneOrder holds their order",
 
-	"catalog":        notYet,
 	"daemon/history": notYet,
 }
 

@@ -3,6 +3,7 @@ package catalog
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"time"
 
 	"github.com/jobdir/jobdir/catalog/param"
@@ -205,6 +206,17 @@ func (d *Definition) Environ(v Values) []string {
 // Folder gives dir with its references replaced; "" is the daemon's working
 // directory.
 func (d *Definition) Folder(v Values) string { return Expand(d.Dir, v) }
+
+// KeyFor gives the key with its references replaced, "" when the job has none or when nothing is left of it. The
+// error is a [*ParamError].
+func (d *Definition) KeyFor(p Params) (string, error) {
+	key := Expand(d.Key, Values{Params: p})
+	if len(key) > MaxKey {
+		return "", &ParamError{Reason: fmt.Sprintf("the key that the job makes of its parameters is longer than %d bytes",
+			MaxKey)}
+	}
+	return key, nil
+}
 
 // Total returns the number of items if the parameters determine it, which is so for a range that uses no
 // outputs of steps; else nil.

@@ -14,6 +14,19 @@
 // catalog: each keeps the text ([Definition.Source]) under which it was submitted, and Parse of that text
 // gives an equal definition.
 //
+// # Layers
+//
+// A file uses only what its own group and the groups below it declare:
+//
+//	catalog     the set that submits use        catalog.go, folder.go, describe.go
+//	parse       a file becomes definitions      parse.go, job_keys.go, parse_steps.go, step_graph.go,
+//	                                            script.go, ineffective.go
+//	readers     the value of one key            decoder.go, key.go, parse_items.go, parse_params.go,
+//	                                            parse_deliver.go, parse_queue.go, parse_retry.go
+//	definition  a job, its steps, its bindings  definition.go, step.go, bind.go
+//	parts       parts of a job, with values     items.go, glob.go, deliver.go, retry.go, queue.go,
+//	                                            schedule.go, then.go, expand.go, params.go
+//
 // # Errors
 //
 //   - A file with a mistake is reported with file, line, column and a hint, and its jobs keep their last

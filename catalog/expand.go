@@ -112,3 +112,23 @@ func referenceAt(s string) string {
 
 // maxReferences bounds what one string can grow to: 64 values of [MaxString].
 const maxReferences = 64
+
+// output returns an output of a step as text: a text verbatim, "" for null and for a missing output, any
+// other value as JSON.
+func (v Values) output(ref string) string {
+	step, name, _ := condition.Output(ref)
+	s := steps.Find(v.Steps, step)
+	if s == nil || s.Outputs[name] == nil {
+		return ""
+	}
+	return plainText(s.Outputs[name])
+}
+
+// plainText returns a JSON text without its quotes, "" for null, and any other value as JSON.
+func plainText(raw json.RawMessage) string {
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return text
+	}
+	return string(raw)
+}

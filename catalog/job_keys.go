@@ -202,17 +202,6 @@ var crashLimitKeys = table{
 		"How long a death counts, at most 720h."),
 }
 
-var exitCodesKeys = table{
-	sub(string(ClassRetryable), "", failures,
-		"Tried again while attempts remain."),
-	sub(string(ClassManual), "", failures,
-		"The operation waits for a person as failed_manual."),
-	sub(string(ClassWarn), "", failures,
-		"Neither a failure nor an attempt: tried again after a wait, until retry_for or deadline is over."),
-	sub(string(ClassFinal), "", failures,
-		"Not tried again: failed."),
-}
-
 var uniqueKeys = table{
 	sub("on_hit", "",
 		word(func(d *Definition) *OnHit { return &d.Unique.OnHit }, HitReturn, HitReturn, HitReject, HitNext, HitOff),
@@ -261,50 +250,6 @@ var thenKeys = table{
 			"a reference gives the value as it is."),
 }
 
-// errorKeys are those of an element of errors.
-var errorKeys = table{
-	sub("match", "it is required", custom("expression", `"type": "string", "minLength": 1, "maxLength": 1000`, nil),
-		"RE2 expression that is looked for in a line."),
-	sub("class", "what the exit code says", custom("class", `"enum": ["retryable", "manual", "warn", "final"]`, nil),
-		"retryable: tried again while attempts remain. final: not tried again. manual: waits for a person. warn: neither "+
-			"a failure nor an attempt, tried again later."),
-	sub("code", "that of the failure",
-		custom("error code", `"type": "string", "pattern": "^[a-z][a-z0-9_]{0,62}$", `+
-			`"not": {"enum": ["deadline_exceeded", "queue_timeout"]}`, nil),
-		"The error code that is shown."),
-}
-
-// paramKeys are those of a parameter. What a value can be depends on its type, so they are read together.
-var paramKeys = table{
-	sub("type", "it is required",
-		custom("type", `"enum": ["string", "integer", "number", "boolean", "object", "array"]`, nil),
-		"string (up to 64 KiB), integer (within ±9007199254740991), number (finite), boolean (true, false, 1 or 0), "+
-			"object or array (any JSON, up to 64 KiB)."),
-	sub("required", "", boolean(nil),
-		"Whether the parameter must be given."),
-	sub("default", "it stays empty",
-		custom("value", `"type": ["string", "number", "boolean", "object", "array"]`, nil),
-		"Value when it is not given."),
-	sub("minimum", "", custom("number", `"type": "number"`, nil),
-		"Smallest value of an integer or number."),
-	sub("maximum", "", custom("number", `"type": "number"`, nil),
-		"Largest value of an integer or number."),
-	sub("enum", "",
-		custom("list of values",
-			`"type": "array", "minItems": 1, "uniqueItems": true, "items": {"type": ["string", "number"]}`, nil),
-		"The values that are allowed."),
-	sub("pattern", "", custom("expression", `"type": "string", "minLength": 1, "maxLength": 1000`, nil),
-		"RE2 expression that the whole of a string must match."),
-	sub("normalize", "",
-		custom("list of trim, lowercase and drop_blank", `"type": "array", "minItems": 1, "uniqueItems": true, `+
-			`"items": {"enum": ["trim", "lowercase", "drop_blank"]}`, nil),
-		"What is done with a string, in this order, before it is checked: the result is what runs and what makes "+
-			"operations equal. trim: no white space at its ends. lowercase: small letters. drop_blank: one of white space "+
-			"alone counts as no value."),
-	sub("summary", "", custom("text", `"type": "string"`, nil),
-		"What the parameter is for, in a sentence."),
-}
-
 // Members of the JSON Schema of values that have a reader of their own.
 const (
 	groupSchema = `"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]*$", "maxLength": 61, ` +
@@ -338,9 +283,3 @@ const (
 	milestonesSchema = `"type": "object", "propertyNames": {"$ref": "#/$defs/milestone"}, ` +
 		`"additionalProperties": {"$ref": "#/$defs/stepNames"}`
 )
-
-// maxGrace is far beyond what a program needs to end, and far below overflow.
-const maxGrace = 24 * time.Hour
-
-// maxTimeout is longer than any work that one attempt can be expected to finish.
-const maxTimeout = 365 * 24 * time.Hour

@@ -206,3 +206,9 @@ func mapping(keys table, rules string, begin func(*Definition), end func(j *jobD
 	}
 	return f
 }
+
+// maxTimeout is longer than any work that one attempt can be expected to finish.
+const maxTimeout = 365 * 24 * time.Hour
+
+// maxGrace is far beyond what a program needs to end, and far below overflow.
+const maxGrace = 24 * time.Hour

@@ -4,27 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/jobdir/jobdir/catalog/condition"
 	"github.com/jobdir/jobdir/catalog/param"
-	"github.com/jobdir/jobdir/catalog/phrase"
 	"github.com/jobdir/jobdir/catalog/yamlfile"
-	"github.com/jobdir/jobdir/daemon/outbox"
 	"github.com/jobdir/jobdir/statefs"
-)
-
-// What is wrong with a definition file, and where.
-type (
-	// Position is a place in a definition file.
-	Position = yamlfile.Position
-	// Problem is one thing that is wrong with a definition file, for a person who has the file open in an editor.
-	Problem = yamlfile.Problem
-	// Problems are the problems of one or more files, in the order of the text.
-	Problems = yamlfile.Problems
 )
 
 // Parse reads the jobs of one file, one for each YAML document. file is used in
@@ -80,59 +65,6 @@ func parseDocument(file string, doc yamlfile.Document) (*Definition, Problems) {
 	return def, j.Problems
 }
 
-const (
-	namePart    outbox.Expression = `^[a-z0-9][a-z0-9_-]*$`
-	shortName   outbox.Expression = `^[a-z0-9][a-z0-9_-]{0,62}$` // of an endpoint, a lane, a limit, a step, a milestone
-	handlerName outbox.Expression = `^[A-Za-z0-9][A-Za-z0-9_./-]{0,126}$`
-	envName     outbox.Expression = `^[A-Za-z_][A-Za-z0-9_]*$`
-	tagText     outbox.Expression = `^[^\s,\x00-\x1f\x7f]{1,64}$`
-)
-
-const shortNameHint = "small letters, digits, _ and -, a letter or digit first, 63 characters at most"
-
-var (
-	reservedGroups = []string{"api", "ui", "healthz", "readyz", "metrics", "openapi.json"}
-	reservedNames  = []string{"control", "operations"}
-)
-
-// jobDecoder decodes one job, or one step into the definition of its work. Keys come in any order, so what depends on
-// more than one of them is checked at the end.
-type jobDecoder struct {
-	*yamlfile.Decoder
-	root *yamlfile.Node
-	def  *Definition
-	// parent is the job of a step, step the step itself, and needs where its needs are; nil for a job.
-	parent *Definition
-	step   *Step
-	needs  []*yamlfile.Node
-	// at and values have each key and its value, those of mappings with fixed keys by names such as retry.initial.
-	at, values map[string]*yamlfile.Node
-	uses       []use
-	// steps are those of the job, in the order of the file.
-	steps        []*jobDecoder
-	milestonesAt []milestonePlace
-	// scope is what is known of steps here.
-	scope condition.Scope
-	// scheduleParams are the parameters of the schedule, in their original form.
-	scheduleParams url.Values
-}
-
-func newDecoder(d *yamlfile.Decoder, root *yamlfile.Node, def *Definition) *jobDecoder {
-	return &jobDecoder{Decoder: d, root: root, def: def, at: map[string]*yamlfile.Node{}, values: map[string]*yamlfile.Node{}}
-}
-
-// use is a text that may hold references.
-type use struct {
-	at   *yamlfile.Node
-	text string
-	// item: ${item} has a meaning here when the job has items.
-	item bool
-	// filled: the reference must have a value, as a path is made of it.
-	filled bool
-	// early: it is needed at submit, when the operation has no ID yet.
-	early bool
-}
-
 func (j *jobDecoder) job() {
 	if !j.decode(j.root, jobKeys.set("a job", inJob, "it is a key of a step"), jobKeys, inJob, "") {
 		return
@@ -157,113 +89,152 @@ func (j *jobDecoder) job() {
 	}
 }
 
-func readGroup(j *jobDecoder, n *yamlfile.Node, key string) {
-	j.def.Group = j.name(n, key, append(slices.Clone(reservedGroups), reservedNames...))
+// checkAddress checks group and name together.
+func (j *jobDecoder) checkAddress() {
+	for _, key := range []string{"group", "name"} {
+		if j.at[key] == nil {
+			j.Fail(j.root, "every job has a group and a name", "the key %q is missing", key)
+		}
+	}
+	if len(j.Problems) == 0 && !shortName.MatchString(j.def.Endpoint()) {
+		j.Fail(j.root, "group and name together have at most 62 characters",
+			"the endpoint name %q is longer than 63 characters", j.def.Endpoint())
+	}
 }
 
-func readName(j *jobDecoder, n *yamlfile.Node, key string) {
-	j.def.Name = j.name(n, key, reservedNames)
+// checkWork checks that there is exactly one kind of work, with its own keys only.
+func (j *jobDecoder) checkWork() {
+	const kinds = "a job has run, or items and run, or handler, or steps"
+	steps := j.at["steps"]
+	if steps == nil {
+		j.checkKind("job", kinds)
+		if j.at["run"] == nil && j.at["handler"] == nil && j.at["items"] == nil && len(j.Problems) == 0 {
+			// else it may be there, misspelt
+			j.Fail(j.root, kinds, "the job has no work")
+		}
+		return
+	}
+	for _, key := range []string{"run", "items", "handler"} {
+		if k := j.at[key]; k != nil {
+			j.Fail(k, kinds, "the job has both steps and %s", key)
+		}
+	}
+	if k := j.at["parallel"]; k != nil {
+		j.Fail(k, "give it to a step that has items", "parallel has a meaning only with items")
+	}
 }
 
-func (j *jobDecoder) name(n *yamlfile.Node, key string, reserved []string) string {
-	s, ok := j.Text(n, key)
+// checkKind checks that the keys of a job or a step belong to one kind of work.
+func (j *jobDecoder) checkKind(owner, kinds string) {
+	run, items, handler := j.at["run"], j.at["items"], j.at["handler"]
 	switch {
-	case !ok:
-	case slices.Contains(reserved, s):
-		j.Fail(n, "the daemon uses this word itself", "%s cannot be %q", key, s)
-	case len(s) > 61:
-		j.Fail(n, "group and name together have at most 62 characters", "%s is longer than 61 characters", key)
-	case !namePart.MatchString(s):
-		j.Fail(n, "small letters, digits, _ and -, a letter or digit first", "%s cannot be %q", key, phrase.Clip(s))
+	case handler != nil && run != nil:
+		j.Fail(handler, kinds, "the %s has both handler and run", owner)
+	case handler != nil && items != nil:
+		j.Fail(handler, kinds, "the %s has both handler and items", owner)
+	case items != nil && run == nil:
+		j.Fail(items, "add the command that is run for each item", "the %s has items but no run", owner)
 	}
-	return s
-}
-
-func readText(j *jobDecoder, n *yamlfile.Node, key string) { j.Text(n, key) }
-
-func readSummary(j *jobDecoder, n *yamlfile.Node, key string) string {
-	s, _ := j.Text(n, key)
-	return strings.TrimSpace(s)
-}
-
-func readHandler(j *jobDecoder, n *yamlfile.Node, key string) {
-	if s, ok := j.Text(n, key); ok {
-		j.def.Handler, j.def.handlerAt = s, j.Position(n)
-		if !handlerName.MatchString(s) {
-			j.Fail(n, "letters, digits and _ . / -", "handler cannot be %q", phrase.Clip(s))
+	j.checkNeeded("parallel", "items", "")
+	if handler == nil {
+		return
+	}
+	for _, key := range jobKeys {
+		if k := j.at[key.name]; k != nil && key.in&ofCommand != 0 {
+			j.Fail(k, "a handler is a function of the daemon's own process", "%s has a meaning only with run", key.name)
 		}
 	}
 }
 
-func readTags(j *jobDecoder, n *yamlfile.Node, key string) {
-	j.def.Tags = j.Names(n, key, "tag", "up to 64 characters without spaces and commas", tagText.MatchString)
-}
-
-func readEnv(j *jobDecoder, n *yamlfile.Node, key string) {
-	job := j.def.Env // which a step has too
-	j.def.Env = nil
-	given := func(name string) bool {
-		return slices.ContainsFunc(j.def.Env, func(v EnvVar) bool { return v.Name == name })
-	}
-	for _, e := range j.Pairs(n, key, "write NAME: VALUE") {
-		name := e.Key.Text
-		switch {
-		case !envName.MatchString(name):
-			j.Fail(e.Key, "letters, digits and _, no digit first", "env cannot have the name %q", phrase.Clip(name))
-		case strings.HasPrefix(name, "JOBDIR_"):
-			j.Fail(e.Key, "names that begin with JOBDIR_ are set by the daemon", "env cannot have the name %q", phrase.Clip(name))
-		case given(name):
-			j.Fail(e.Key, "", "the name %q is given twice in env", phrase.Clip(name))
+// checkRestart checks that work of this kind can go on in that way.
+func (j *jobDecoder) checkRestart() {
+	at := j.at["restart"]
+	switch {
+	case at == nil:
+	case j.at["steps"] != nil:
+		if j.def.restart == RestartAdopt || j.def.restart == RestartResume {
+			j.Fail(at, "each step continues as its kind of work does; for all of them it can be retry or fail",
+				"the restart of a job with steps cannot be %q", j.def.restart)
 		}
-		if s, ok := j.Written(e.Value, "the value of "+phrase.Clip(name)); ok {
-			j.def.Env = append(j.def.Env, EnvVar{Name: name, Value: s})
-			j.uses = append(j.uses, use{at: e.Value, text: s, item: true})
-		}
+	case j.def.restart == RestartAdopt && j.def.Work() != WorkRun:
+		j.Fail(at, "items and handlers resume: they continue at the first unfinished item", "only a command can be adopted")
+	case j.def.restart == RestartResume && j.def.Work() == WorkRun:
+		j.Fail(at, "use adopt, retry or fail", "a command has no items to resume at")
 	}
-	job = slices.DeleteFunc(slices.Clone(job), func(e EnvVar) bool { return given(e.Name) })
-	j.def.Env = append(job, j.def.Env...)
 }
 
-func readRun(j *jobDecoder, n *yamlfile.Node, key string) (run []string) {
-	if n.Kind == yamlfile.Text {
-		j.Fail(n, "run is a list of arguments and no shell reads it: [PROGRAM, ARGUMENT, ...]",
-			"run must be a list, not a text")
-		return nil
+// checkQueue checks what depends on more than one key.
+func (j *jobDecoder) checkQueue() {
+	j.checkNeeded("key_order", "key", "add key")
+	by := j.values["unique.by"]
+	if by == nil {
+		return
 	}
-	for i, e := range j.List(n, key) {
-		s, ok := j.Written(e, fmt.Sprintf("argument %d of run", i))
-		if ok && i == 0 && s == "" {
-			j.Fail(e, "", "run has an empty program name")
-		}
-		run = append(run, s)
-		j.uses = append(j.uses, use{at: e, text: s, item: true})
+	if j.def.Unique.OnHit == HitOff {
+		j.Fail(by, "leave out one of the two", "by has no meaning with on_hit: off")
 	}
-	return run
-}
-
-// path reads a text that is a path or leads to one.
-func (j *jobDecoder) path(n *yamlfile.Node, key string) string {
-	s, ok := j.Text(n, key)
-	if ok && s == "" {
-		j.Fail(n, "leave the key out", "%s is empty", key)
-	}
-	j.uses = append(j.uses, use{at: n, text: s, filled: true})
-	return s
-}
-
-func readMaxLog(j *jobDecoder, n *yamlfile.Node, _ string) {
-	if n.Kind == yamlfile.Text || n.Kind == yamlfile.Integer {
-		var ok bool
-		if j.def.MaxLog, ok = param.ParseBytes(n.Text); ok {
-			return
+	for i, name := range j.def.Unique.By {
+		if j.def.Param(name) == nil {
+			j.unknownParam(by.Elements[i], name)
 		}
 	}
-	j.Fail(n, "an amount such as 512MiB, 1GiB, or a number of bytes from 1", "max_log is not an amount of bytes")
 }
 
-func readStallAfter(j *jobDecoder, n *yamlfile.Node, key string) time.Duration {
-	if n.Kind == yamlfile.Text && n.Text == "off" {
-		return NoStall
+// checkSchedule checks that the job can be started with what its schedule gives it.
+func (j *jobDecoder) checkSchedule() {
+	if j.def.Schedule == nil || len(j.Problems) > 0 {
+		return
 	}
-	return j.Duration(n, key, maxTimeout, "write off for no notice")
+	params, err := j.def.Bind(j.scheduleParams)
+	if err != nil {
+		j.Fail(j.at["schedule"], "give the parameters of the starts with schedule: {params: {...}}",
+			"the schedule cannot start the job: %v", err)
+	}
+	j.def.Schedule.Params = params
+}
+
+// checkReferences checks every text that may hold references.
+func (j *jobDecoder) checkReferences() {
+	for _, u := range j.uses {
+		count := 0
+		for p := range pieces(u.text) {
+			if p.ref == "" {
+				continue
+			}
+			if count++; count > maxReferences {
+				j.Fail(u.at, "", "more than %d references in one text", maxReferences)
+				break
+			}
+			j.checkReference(u, p.ref)
+		}
+	}
+	if it := j.def.Items; it != nil && it.Range != nil {
+		for _, b := range []Bound{it.Range.First, it.Range.Last} {
+			if p := j.def.Param(b.Param); p != nil && p.Type != param.IntegerType {
+				j.Fail(j.at["items"], "a range counts integers", "range uses the parameter %q, which is %s",
+					p.Name, param.Article(p.Type))
+			}
+		}
+	}
+}
+
+func (j *jobDecoder) checkReference(u use, ref string) {
+	name, isParam := strings.CutPrefix(ref, "params.")
+	switch {
+	case strings.HasPrefix(ref, condition.StepsPrefix):
+		j.checkOutput(u.at, ref)
+	case ref == "item" && !u.item:
+		j.Fail(u.at, "it is known only to run and env", "${item} cannot be used here")
+	case ref == "id" && u.early:
+		j.Fail(u.at, "no two operations have the same ID", "${id} cannot be used here")
+	case ref == "item" && j.def.Items == nil:
+		j.Fail(u.at, "add items, or write it otherwise", "${item} without items")
+	case !isParam:
+	case j.def.Param(name) == nil:
+		j.unknownParam(u.at, name)
+	case u.filled:
+		if p := j.def.Param(name); !p.Required && p.Default.IsZero() {
+			j.Fail(u.at, "make it required or give it a default", "the parameter %q can be without a value here", name)
+		}
+	}
 }

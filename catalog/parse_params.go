@@ -10,6 +10,37 @@ import (
 	"github.com/jobdir/jobdir/daemon/outbox"
 )
 
+// paramKeys are those of a parameter. What a value can be depends on its type, so they are read together.
+var paramKeys = table{
+	sub("type", "it is required",
+		custom("type", `"enum": ["string", "integer", "number", "boolean", "object", "array"]`, nil),
+		"string (up to 64 KiB), integer (within ±9007199254740991), number (finite), boolean (true, false, 1 or 0), "+
+			"object or array (any JSON, up to 64 KiB)."),
+	sub("required", "", boolean(nil),
+		"Whether the parameter must be given."),
+	sub("default", "it stays empty",
+		custom("value", `"type": ["string", "number", "boolean", "object", "array"]`, nil),
+		"Value when it is not given."),
+	sub("minimum", "", custom("number", `"type": "number"`, nil),
+		"Smallest value of an integer or number."),
+	sub("maximum", "", custom("number", `"type": "number"`, nil),
+		"Largest value of an integer or number."),
+	sub("enum", "",
+		custom("list of values",
+			`"type": "array", "minItems": 1, "uniqueItems": true, "items": {"type": ["string", "number"]}`, nil),
+		"The values that are allowed."),
+	sub("pattern", "", custom("expression", `"type": "string", "minLength": 1, "maxLength": 1000`, nil),
+		"RE2 expression that the whole of a string must match."),
+	sub("normalize", "",
+		custom("list of trim, lowercase and drop_blank", `"type": "array", "minItems": 1, "uniqueItems": true, `+
+			`"items": {"enum": ["trim", "lowercase", "drop_blank"]}`, nil),
+		"What is done with a string, in this order, before it is checked: the result is what runs and what makes "+
+			"operations equal. trim: no white space at its ends. lowercase: small letters. drop_blank: one of white space "+
+			"alone counts as no value."),
+	sub("summary", "", custom("text", `"type": "string"`, nil),
+		"What the parameter is for, in a sentence."),
+}
+
 const paramName outbox.Expression = `^[A-Za-z][A-Za-z0-9_]{0,62}$`
 
 func readParams(j *jobDecoder, n *yamlfile.Node, key string) {

@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"cmp"
-	"encoding/json"
 	"slices"
 	"strings"
 
@@ -11,7 +10,6 @@ import (
 	"github.com/jobdir/jobdir/catalog/yamlfile"
 	"github.com/jobdir/jobdir/daemon/outbox"
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/statefs/steps"
 )
 
 // Limits for jobs with steps. The record of every operation contains each step, and is written as a whole at
@@ -158,12 +156,6 @@ func readMilestones(j *jobDecoder, n *yamlfile.Node, key string) {
 	}
 }
 
-// milestonePlace has the position of a milestone and of its steps in the file.
-type milestonePlace struct {
-	at    *yamlfile.Node
-	steps []*yamlfile.Node
-}
-
 // checkMilestones checks that each has a name of its own and steps that there are.
 func (j *jobDecoder) checkMilestones() {
 	var names []string
@@ -187,26 +179,6 @@ func (j *jobDecoder) checkMilestones() {
 			}
 		}
 	}
-}
-
-// output returns an output of a step as text: a text verbatim, "" for null and for a missing output, any
-// other value as JSON.
-func (v Values) output(ref string) string {
-	step, name, _ := condition.Output(ref)
-	s := steps.Find(v.Steps, step)
-	if s == nil || s.Outputs[name] == nil {
-		return ""
-	}
-	return plainText(s.Outputs[name])
-}
-
-// plainText returns a JSON text without its quotes, "" for null, and any other value as JSON.
-func plainText(raw json.RawMessage) string {
-	var text string
-	if json.Unmarshal(raw, &text) == nil {
-		return text
-	}
-	return string(raw)
 }
 
 // checkOutput checks a reference to an output.

@@ -1,13 +1,9 @@
 package catalog
 
 import (
-	"slices"
+	"regexp"
 	"strconv"
 	"time"
-
-	"github.com/jobdir/jobdir/catalog/phrase"
-	"github.com/jobdir/jobdir/catalog/yamlfile"
-	"github.com/jobdir/jobdir/daemon/outbox"
 )
 
 // Retry decides how often work is retried, and after which waits.
@@ -96,6 +92,15 @@ func (e ExitCodes) Class(code string, exit *int) Class {
 	return e.classes[code]
 }
 
+// ErrorPattern assigns a class and an error code to a failure whose output or error has a matching line.
+type ErrorPattern struct {
+	Match *regexp.Regexp
+	// Class is what is done, "" leaves it to the exit code.
+	Class Class
+	// Code is the error code, "" leaves it as it is.
+	Code string
+}
+
 // defaultClasses are those of a job without exit_codes: permissions and configuration are corrected by a person.
 var defaultClasses = map[string]Class{"77": ClassManual, "78": ClassManual}
 
@@ -111,88 +116,3 @@ var sysexits = map[string]Class{
 
 // maxWait is the longest wait between two attempts.
 const maxWait = 30 * 24 * time.Hour
-
-// checkRetry completes a retry, and checks its keys against each other.
-func checkRetry(j *jobDecoder, _ *yamlfile.Node) {
-	r := &j.def.Retry
-	at := func(key string) *yamlfile.Node { return j.at["retry."+key] }
-	if at("max_attempts") == nil && at("retry_for") != nil {
-		r.MaxAttempts = UnboundedAttempts
-	}
-	for _, key := range []string{"factor", "cap", "jitter"} {
-		if at(key) != nil && at("initial") == nil {
-			j.Fail(at(key), "add initial, the wait after the first failure", "%s has a meaning only with initial", key)
-		}
-	}
-	switch {
-	case at("cap") == nil:
-		r.Cap = max(DefaultRetryCap, r.Initial)
-	case at("initial") != nil && r.Cap < r.Initial:
-		j.Fail(at("cap"), "", "cap is shorter than initial")
-	}
-}
-
-// inheritCrashLimit gives a step what it leaves out of the crash limit from that of the job.
-func inheritCrashLimit(j *jobDecoder, _ *yamlfile.Node) {
-	if j.parent != nil {
-		j.def.CrashLimit = j.def.CrashLimit.Or(j.parent.CrashLimit)
-	}
-}
-
-const errorCode outbox.Expression = `^[a-z][a-z0-9_]{0,62}$`
-
-// finalCodes are error codes that end an operation regardless of its job.
-var finalCodes = []string{"deadline_exceeded", "queue_timeout"}
-
-// exitCodes are the failures that may go well another time, that need a person, and that are none.
-func exitCodes() form {
-	f := mapping(exitCodesKeys, "", func(def *Definition) { def.ExitCodes = ExitCodes{classes: map[string]Class{}} }, nil)
-	read := f.read
-	f.short = "sysexits"
-	f.read = func(j *jobDecoder, n *yamlfile.Node, key string) {
-		if n.Kind != yamlfile.Text {
-			read(j, n, key)
-		} else if _, ok := j.Word(n, key, []string{f.short}); ok {
-			j.def.ExitCodes = ExitCodes{classes: sysexits, shorthand: true}
-		}
-	}
-	return f
-}
-
-// failures are the failures of one class.
-var failures = custom("list of failures", `"$ref": "#/$defs/failures"`, func(j *jobDecoder, n *yamlfile.Node, key string) {
-	classes := j.def.ExitCodes.classes
-	for _, e := range j.List(n, key) {
-		name := j.failure(e, key)
-		if name == "" {
-			continue
-		}
-		if other, twice := classes[name]; twice {
-			j.Fail(e, "it can have one class", "%s is in %s already", name, other)
-		}
-		classes[name] = Class(key)
-	}
-})
-
-// failure reads an exit code, or the code of an error.
-func (j *jobDecoder) failure(n *yamlfile.Node, key string) string {
-	switch n.Kind {
-	case yamlfile.Integer:
-		v, ok := j.Integer(n, key)
-		if ok && (v < 1 || v > 255) {
-			j.Fail(n, "an exit code is 1 to 255", "%s cannot have %d", key, v)
-		}
-		return strconv.FormatInt(v, 10)
-	case yamlfile.Text:
-		switch {
-		case slices.Contains(finalCodes, n.Text):
-			j.Fail(n, "it ends the operation", "%s cannot have %q", key, n.Text)
-		case !errorCode.MatchString(n.Text):
-			j.Fail(n, "an exit code such as 75, or the code of an error such as timeout", "%s cannot have %q", key, phrase.Clip(n.Text))
-		}
-		return n.Text
-	case yamlfile.Mapping, yamlfile.List, yamlfile.Number, yamlfile.Boolean, yamlfile.Null:
-	}
-	j.Fail(n, "an exit code such as 75, or the code of an error such as timeout", "%s cannot have %s", key, n.Kind)
-	return ""
-}

@@ -1,13 +1,9 @@
 package catalog
 
 import (
-	"errors"
-	"net/url"
 	"time"
 
-	"github.com/jobdir/jobdir/catalog/phrase"
 	"github.com/jobdir/jobdir/catalog/schedule"
-	"github.com/jobdir/jobdir/catalog/yamlfile"
 )
 
 // Schedule decides when a job starts by itself.
@@ -33,44 +29,3 @@ func (s *Schedule) OverlapOf(due []time.Time, now time.Time) schedule.Overlap {
 
 // maxJitter is the longest delay of a start that a job may leave to chance.
 const maxJitter = 24 * time.Hour
-
-// checkCron reads the line and the time zone of a schedule.
-func checkCron(j *jobDecoder, n *yamlfile.Node) {
-	at := func(key string) *yamlfile.Node { return j.values["schedule."+key] }
-	if at("cron") == nil {
-		j.Fail(n, `add cron: "0 3 * * *"`, "schedule has no cron line")
-		return
-	}
-	zone := ""
-	if at("timezone") != nil {
-		zone = at("timezone").Text
-	}
-	spec, err := schedule.Parse(at("cron").Text, zone)
-	if wrong, ok := errors.AsType[*schedule.FieldError](err); ok {
-		j.Fail(at(wrong.Field), "", "%s", wrong.Error())
-	}
-	j.def.Schedule.Spec = spec
-}
-
-// readScheduleParams reads the parameters of the starts as they are written.
-func readScheduleParams(j *jobDecoder, n *yamlfile.Node, key string) {
-	j.scheduleParams = url.Values{}
-	for _, e := range j.Pairs(n, key, "write NAME: VALUE") {
-		if text, ok := j.Written(e.Value, "the value of "+phrase.Clip(e.Key.Text)); ok {
-			j.scheduleParams.Add(e.Key.Text, text)
-		}
-	}
-}
-
-// checkSchedule checks that the job can be started with what its schedule gives it.
-func (j *jobDecoder) checkSchedule() {
-	if j.def.Schedule == nil || len(j.Problems) > 0 {
-		return
-	}
-	params, err := j.def.Bind(j.scheduleParams)
-	if err != nil {
-		j.Fail(j.at["schedule"], "give the parameters of the starts with schedule: {params: {...}}",
-			"the schedule cannot start the job: %v", err)
-	}
-	j.def.Schedule.Params = params
-}

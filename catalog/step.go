@@ -117,3 +117,16 @@ func (s *Step) Holds(v Values) (bool, error) {
 	}
 	return holds, nil
 }
+
+// ErrorIn finds the first pattern that one of the lines matches, and that line; the last such line counts. It is nil
+// when none does.
+func (s *Step) ErrorIn(lines []string) (*ErrorPattern, string) {
+	for i := range s.Errors {
+		for _, line := range slices.Backward(lines) {
+			if s.Errors[i].Match.MatchString(line) {
+				return &s.Errors[i], line
+			}
+		}
+	}
+	return nil, ""
+}
