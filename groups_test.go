@@ -37,11 +37,7 @@ const (
 // ungrouped are the packages without the table, each with its reason. The list may only shrink.
 var ungrouped = map[string]string{
 	"daemon": "its table is of parts, which are types: TestPartsOfTheDaemonAreInOneOrder holds their order",
-
-	"daemon/history": notYet,
 }
-
-const notYet = "its files are not divided into groups yet"
 
 // group is a line of the table, with the lines that continue its files.
 type group struct {

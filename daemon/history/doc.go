@@ -21,6 +21,16 @@
 //	              ▲
 //	daemon ──each change──▶ LiveIndex: the rows of live operations, in order and counted
 //
+// # Layers
+//
+// A file uses only what its own group and the groups below it declare:
+//
+//	deletion  which operations are deleted, and how  retention.go, delete.go, unanswered.go
+//	lists     pages and counts, live ones included   list.go, states.go, liveindex.go, livesnapshot.go
+//	store     the one writer, its file, the feed     store.go, build.go, feed.go, file.go, notready.go,
+//	                                                 deletedids.go
+//	index     rows, and what finds them              index.go, row.go, query.go, counters.go, textindex.go
+//
 // # The records are the authority
 //
 // history.db is a cache of the records. It may be deleted at any time, no operation waits for it to
