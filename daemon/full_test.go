@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -172,8 +173,8 @@ func (h *heard) Write(p []byte) (int, error) {
 	return h.testWriter.Write(p)
 }
 
-// TestItemsOnAFullDisk fills the disk while items run: their results are neither lost nor counted
-// as failures.
+// TestItemsOnAFullDisk fills the disk while items run: a pause takes effect, and their results are neither lost nor
+// counted as failures.
 func TestItemsOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	for _, parallel := range []string{"1", "2"} {
@@ -182,14 +183,15 @@ func TestItemsOnAFullDisk(t *testing.T) {
 			dir, fill := smallDisk(t)
 			there := t.TempDir()
 			begun, gate, list := filepath.Join(there, "begun"), filepath.Join(there, "gate"), filepath.Join(there, "list")
+			pids := filepath.Join(there, "pids")
 			var names strings.Builder
 			for i := range 4 {
 				fmt.Fprintf(&names, "%d%s\n", i+1, strings.Repeat("n", 2000)) // each item's end fills a page of its own
 			}
 			must(t, errors.Join(unix.Mkfifo(begun, 0o600), os.WriteFile(list, []byte(names.String()), 0o600)))
 			b := prepareAt(t, dir, fmt.Sprintf("group: test\nname: gated\nitems: {list: %s}\nparallel: %s\n"+
-				"run: [sh, -c, 'test ${1%%%%n*} != 1 || echo >%s; until test -e %s; do sleep 0.02; done', sh, '${item}']\n", list,
-				parallel, begun, gate), nil)
+				"run: [sh, -c, 'echo $$ >>%s; test ${1%%%%n*} != 1 || echo >%s; until test -e %s; do sleep 0.02; done', "+
+				"sh, '${item}']\n", list, parallel, pids, begun, gate), nil)
 			waits := &heard{testWriter: testWriter{t}, text: "work waits for room", said: make(chan struct{})}
 			b.config.Logger = slog.New(slog.NewTextHandler(waits, nil))
 			b.start()
@@ -203,6 +205,18 @@ func TestItemsOnAFullDisk(t *testing.T) {
 			case <-time.After(patience):
 				t.Error("nothing waits for room")
 			}
+			b.poll("the commands end", func() bool {
+				text, err := os.ReadFile(pids)
+				must(t, err)
+				return !slices.ContainsFunc(strings.Fields(string(text)), func(pid string) bool {
+					_, err := os.Stat("/proc/" + pid)
+					return err == nil
+				})
+			})
+			b.touch(id, statefs.Pause)
+			b.awaitState(id, statefs.Paused)
+			b.touch(id, statefs.Resume)
+			b.awaitState(id, statefs.Running)
 			free()
 			rec := b.awaitEnd(id)
 			if rec.Result != statefs.Success || rec.Processed != 4 {

@@ -210,6 +210,22 @@ func (g *gate) wait(ctx context.Context, at waitPlace) {
 	g.mu.Unlock()
 }
 
+// lock locks mu, whose holder may wait at the gate with it, as on a full disk. Until then the caller waits inside its
+// item, so that a pause takes effect. At the end of the work it goes on.
+func (g *gate) lock(ctx context.Context, mu *sync.Mutex) {
+	if mu.TryLock() {
+		return
+	}
+	g.mu.Lock()
+	g.waitingInItem++
+	g.unlock()
+	mu.Lock()
+	g.mu.Lock()
+	g.waitingInItem--
+	g.mu.Unlock()
+	_ = g.checkpoint(ctx, insideItem)
+}
+
 // start starts a process, after waiting for a pause to end. It does not hold the lock during the
 // start, because a keeper may take long and other work on the operation must go on. A pause during
 // the start either makes the keeper refuse it (keeper.ErrUnwanted), or stops the process here.
