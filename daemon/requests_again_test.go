@@ -80,3 +80,36 @@ func TestCancelThatIsAskedAgainBeforeTheWorkEnds(t *testing.T) {
 	}
 	b.nothingInHand()
 }
+
+// A crash may leave a request whose effect is in the record already: the next daemon does not count it again.
+func TestRequestThatIsLeftAfterItsEffect(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stepJobs, stepHandlers)
+	id := b.submit("fails", `{"how":"config"}`)
+	b.record(id, statefs.FailedManual)
+	const args = `{"values": {"params.how": "ok"}}`
+	b.request(id, statefs.Set, args)
+	var rec *statefs.Record
+	b.await("the value is set", func() (is bool) {
+		var err error
+		rec, err = b.tree.ReadRecord(id)
+		return err == nil && len(rec.ActionRecords) == 1
+	})
+	b.nothingInHand()
+	must(t, b.stop())
+	at := rec.ActionRecords[0].RequestedAt
+	left := filepath.Join(b.dir, "taken", statefs.RequestName(id, statefs.Set))
+	must(t, os.WriteFile(left, []byte(at.Format(statefs.StampFormat)+"\n"+args+"\n"), 0o600))
+	must(t, os.Chtimes(left, at, at))
+	b.start()
+	b.await("the request is dropped", func() bool {
+		left, err := os.ReadDir(filepath.Join(b.dir, "taken"))
+		return err == nil && len(left) == 0 && !b.exists(statefs.RequestName(id, statefs.Set))
+	})
+	b.daemon.reconcileQueue.wait()
+	rec, err := b.tree.ReadRecord(id)
+	must(t, err)
+	if len(rec.ActionRecords) != 1 {
+		t.Errorf("it was counted again: %+v", rec.ActionRecords)
+	}
+}
