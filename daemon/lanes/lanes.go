@@ -231,10 +231,11 @@ func (l *Lanes) Run(ctx context.Context) (err error) {
 	parts.Go(func() { l.alarms.Run(ctx, l.logger) })
 	for ctx.Err() == nil {
 		err := l.dir.RunWith(ctx, l.reconcileOnChange)
-		if _, gone := errors.AsType[*watch.GoneError](err); !gone {
+		gone, is := errors.AsType[*watch.GoneError](err)
+		if !is {
 			return err
 		}
-		l.logger.Warn("lanes/ was removed or replaced; files there count again when it is watched again", "error", err)
+		l.logger.Warn("lanes/ is not there; files count again when it is watched again", "reason", gone.Reason)
 		if err := l.reopen(ctx); err != nil {
 			return err
 		}

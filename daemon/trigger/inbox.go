@@ -52,7 +52,10 @@ func newInbox(c *Config) *inbox {
 // run runs until ctx ends. Submissions that still wait are left to the next daemon.
 func (in *inbox) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		if err := in.watch(ctx); err != nil {
+		err := in.watch(ctx)
+		if gone, is := errors.AsType[*watch.GoneError](err); is { // without the advice to start again
+			in.config.Logger.Warn("watching new/ again", "reason", gone.Reason)
+		} else if err != nil {
 			in.config.Logger.Warn("watching new/ again", "error", err)
 		}
 		select {
