@@ -194,7 +194,7 @@ func (d *directory) Follow(ctx context.Context, id statefs.ID, offset int64, w i
 		return nil, fmt.Errorf("write the log: %w", err)
 	}
 	if _, err := d.tree.State(id); err == nil {
-		return nil, d.without("the operation has not ended, and nothing is added to its log until one is started with 'jobdir serve'")
+		return nil, d.without("the operation has not ended, and its log is followed once one is started: 'jobdir serve'")
 	}
 	return nil, nil
 }
