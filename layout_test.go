@@ -220,10 +220,10 @@ var imports = []row{
 	},
 
 	{
-		"daemon/decide", 3,
-		[]string{"statefs", "statefs/steps", "daemon/queue"},
+		"daemon/decide", 4,
+		[]string{"statefs", "statefs/steps", "catalog", "daemon/queue"},
 		nil,
-		"what facts mean for an operation, as functions of data alone; the daemon reads before and writes after",
+		"what an observation means for an operation, as functions of data alone; the daemon observes before and carries out after",
 	},
 
 	{

@@ -215,6 +215,7 @@ func TestPartsOfTheDaemonAreInOneOrder(t *testing.T) {
 func TestDecisionsArePure(t *testing.T) {
 	t.Parallel()
 	pure := []string{"cmp", "fmt", "maps", "slices", "strings", "time"}
+	decisions := []string{"Decide", "End", "EndTrailing", "ResumeCause", "StandingOf"} // the others give facts and records
 	for _, f := range goFiles(t) {
 		if f.test || f.dir != "daemon/decide" && f.name != "daemon/delivery/decide.go" {
 			continue
@@ -223,6 +224,12 @@ func TestDecisionsArePure(t *testing.T) {
 			imported := strings.Trim(spec.Path.Value, `"`)
 			if !strings.HasPrefix(imported, module) && !slices.Contains(pure, imported) {
 				t.Errorf("%s imports %s: the daemon reads facts and carries out answers", f.name, imported)
+			}
+		}
+		for _, decl := range f.ast.Decls {
+			if d, ok := decl.(*ast.FuncDecl); ok && f.dir == "daemon/decide" && d.Recv == nil && d.Name.IsExported() &&
+				!slices.Contains(decisions, d.Name.Name) {
+				t.Errorf("%s exports %s: make it a row behind Decide", f.name, d.Name.Name)
 			}
 		}
 		ast.Inspect(f.ast, func(node ast.Node) bool {
@@ -234,6 +241,41 @@ func TestDecisionsArePure(t *testing.T) {
 				if of, ok := n.X.(*ast.Ident); ok && of.Name == "time" && slices.Contains(clock, n.Sel.Name) {
 					t.Errorf("%s reads the clock with time.%s: take the time as an argument", f.name, n.Sel.Name)
 				}
+			}
+			return true
+		})
+	}
+}
+
+// TestOnlyDecideJudges: what the state of an operation means for it is in package decide. The reconcile names no state
+// and no cause, and the tables that lead from a state to another one are read in few places.
+func TestOnlyDecideJudges(t *testing.T) {
+	t.Parallel()
+	tables := map[string][]string{
+		"ManualMove":      nil,
+		"Next":            {"daemon/requests.go"},
+		"TransitionFrom":  {"daemon/commit.go", "daemon/restart.go", "daemon/step_actions.go"}, // the order of its writes
+		"InterpretMarker": {"daemon/adopt.go"},
+	}
+	states := strings.Fields("Scheduled Queued Running Paused WaitingApproval FailedRetryable FailedManual Trailing")
+	for _, f := range goFiles(t) {
+		if f.test || f.dir != "daemon" {
+			continue
+		}
+		ast.Inspect(f.ast, func(node ast.Node) bool {
+			n, ok := node.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			if of, ok := n.X.(*ast.Ident); !ok || of.Name != "statefs" {
+				return true
+			}
+			if files, table := tables[n.Sel.Name]; table && !slices.Contains(files, f.name) {
+				t.Errorf("%s calls statefs.%s: have package decide judge", f.name, n.Sel.Name)
+			}
+			named := slices.Contains(states, n.Sel.Name) || strings.HasPrefix(n.Sel.Name, "Cause") && n.Sel.Name != "Cause"
+			if named && f.name == "daemon/reconcile.go" {
+				t.Errorf("%s names statefs.%s: have package decide judge", f.name, n.Sel.Name)
 			}
 			return true
 		})

@@ -178,7 +178,7 @@ func (a *admission) frontPriority(op *operation) int {
 // syncQueue updates the operation's standing in the queue after a reconcile. A queued operation
 // that may start is added by tryAdmit instead.
 func (a *admission) syncQueue(op *operation, managed bool) {
-	stands := decide.StandingOf(decide.Operation{State: op.state, Ended: !managed, Working: op.run != nil},
+	stands := decide.StandingOf(decide.Snapshot{State: op.state, Ended: !managed, Working: op.run != nil},
 		op.standing, op.hasSharedPlaces(), op.rec.Key, keyOrders[op.rec.KeyOrder])
 	if stands == op.standing && (stands != decide.KeepsTurn || op.standingPriority == int32(op.rec.Priority)) {
 		return

@@ -107,22 +107,9 @@ func (rc *reconciler) takeOver(rec *statefs.Record, state statefs.State) error {
 	if err := rc.optional.adoptOptionalSteps(op); err != nil {
 		return err
 	}
-	recorded := rc.snapshot(op)
-	recorded.State = rec.Status
-	switch move := decide.MoveOf(recorded, state); {
-	case move.Effect == decide.WaitAgain:
-		rc.setState(op, statefs.Paused)
-		if err := rc.requests.returnToWaiting(op, move); err != nil { // the marker was moved concurrently
-			return err
-		}
-	case state == statefs.Running && !adopted:
-		// The work belonged to a daemon that is gone. The operation is not tracked until its marker
-		// is back in the queue.
-		if err := rc.finisher.handleCutOff(op); err != nil || op.state == statefs.Failed {
-			return err
-		}
-	default:
-		op.catchUpWithMarker(rc.owner.Now())
+	found := seen{Observation: decide.Found{Recorded: rec.Status, Adopted: adopted}}
+	if _, err := rc.decisions.ask(op, found); err != nil || op.state.Terminal() {
+		return err // an error if the marker was moved concurrently; what was cut off may have ended
 	}
 	rc.recoverStop(op)
 	if err := rc.expectBatch(rec); err != nil {

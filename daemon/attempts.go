@@ -11,87 +11,42 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/catalog/param"
+	"github.com/jobdir/jobdir/daemon/decide"
 	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// isDeath reports whether an error code is one of work that died without a verdict of its own or of
-// the daemon.
-func isDeath(code string) bool { return code == "signal" || work.CutOff(code) }
-
 // finalCodes are the error codes that end an operation whatever its job configures.
 var finalCodes = map[string]bool{"queue_timeout": true, "deadline_exceeded": true}
 
-// attemptOutcome holds what nextCause needs to know about an operation whose run failed.
-type attemptOutcome struct {
-	code                  string
-	class                 catalog.Class   // "" when neither the job nor the handler gives one
-	restart               catalog.Restart // the job's rule for work that was cut off
-	attempts, maxAttempts int
-	partial               bool // only items failed, which does not make the operation failed
-	uncounted             bool // it was cut off while it was paused: neither a death nor an attempt
-	deaths, burst         int  // deaths counted for the crash limit, including this one, and the limit
-}
-
-// count adds a run of def that failed or was cut off to the counts of its operation or step, and completes the
-// outcome with them.
-func (a *attemptOutcome) count(def *catalog.Definition, limit catalog.CrashLimit, began, ended time.Time,
+// judgeAttempt judges a run of def that failed or was cut off, and adds it to the counts of its operation or step.
+func (c *core) judgeAttempt(failed decide.AttemptFailed, def *catalog.Definition, began, ended time.Time,
 	attempts, backoff *int, diedAt *[]time.Time,
-) {
-	a.restart, a.maxAttempts = def.Restart(), def.Retry.MaxAttempts
+) decide.Answer {
+	limit := c.crashLimitOf(def)
 	if ended.Sub(began) > limit.Within {
 		*backoff = 0
 	}
-	if isDeath(a.code) && a.class != catalog.ClassWarn && !a.uncounted {
-		*diedAt = addDeath(*diedAt, ended, limit)
+	deaths := addDeath(*diedAt, ended, limit)
+	answer := decide.Decide(decide.Snapshot{}, failed, decide.Env{
+		Restart: def.Restart(), Attempts: *attempts, MaxAttempts: def.Retry.MaxAttempts, Deaths: len(deaths), Burst: limit.Burst,
+	})
+	if answer.Dies {
+		*diedAt = deaths
 	}
-	a.deaths, a.burst = len(*diedAt), limit.Burst
-	if a.isAttempt() {
+	if answer.Counts {
 		*attempts++
 	}
-	a.attempts = *attempts
+	return answer
 }
 
-// usesRestartRule reports whether the job's restart rule decides instead of its retry rule: the
-// work was cut off, and its error code has no class.
-func (a attemptOutcome) usesRestartRule() bool { return work.CutOff(a.code) && a.class == "" }
-
-// isAttempt reports whether the run counts as an attempt.
-func (a attemptOutcome) isAttempt() bool {
-	return !a.uncounted && (a.class != catalog.ClassWarn || a.partial) &&
-		(!a.usesRestartRule() || a.restart == catalog.RestartRetry)
-}
-
-// nextCause returns the cause of the operation's next transition after a failed run. CauseRescued
-// means that it is tried again, at once or later. It is a pure function.
-func (a attemptOutcome) nextCause() statefs.Cause {
-	switch {
-	case a.partial && (a.attempts >= a.maxAttempts || a.class != "" && a.class != catalog.ClassRetryable):
-		return statefs.CauseDone
-	case finalCodes[a.code]:
-		return statefs.CauseExpired
-	case a.class == catalog.ClassManual:
-		return statefs.CauseNeedsPerson
-	case a.class == catalog.ClassWarn:
-		return statefs.CauseRescued
-	case a.class == catalog.ClassFinal, a.usesRestartRule() && a.restart == catalog.RestartFail:
-		return statefs.CauseFailed
-	case a.isAttempt() && a.attempts >= a.maxAttempts:
-		return statefs.CauseFailed
-	case a.crashLimitReached():
-		return statefs.CauseNeedsPerson
+// attemptOf returns a failed run as a decision sees it: with the code of its error, which was another one before the
+// error patterns of the job were applied.
+func attemptOf(r *work.Run, code string, class catalog.Class, partial bool, before string) decide.AttemptFailed {
+	return decide.AttemptFailed{
+		Signal: code == "signal", CutOff: work.CutOff(code), TimeOver: finalCodes[code], Class: class, Partial: partial,
+		Uncounted: r.CutOffWhilePaused(before),
 	}
-	return statefs.CauseRescued
-}
-
-// crashLimitReached reports whether the work has died too often.
-func (a attemptOutcome) crashLimitReached() bool {
-	return isDeath(a.code) && !a.uncounted && a.deaths >= a.burst
-}
-
-// crashed reports whether a person must act because the crash limit is reached.
-func (a attemptOutcome) crashed() bool {
-	return a.nextCause() == statefs.CauseNeedsPerson && a.class != catalog.ClassManual
 }
 
 // noteFailedAttempt records in op.rec that a run failed with err, logs it, and returns the cause of
@@ -101,47 +56,42 @@ func (f *finisher) noteFailedAttempt(op *operation, err error, partial bool) (st
 	catalog.Class,
 ) {
 	rec, r := op.rec, op.run
-	uncounted := r.CutOffWhilePaused(rec.Error.Code) // classOf may change the code
+	before := rec.Error.Code // classOf may change the code
 	class := classOf(r, rec, err)
-	limit, at := f.crashLimitOf(r.Def()), r.Outcome().EndedAt(new(time.Time), f.owner.Now())
-	a := attemptOutcome{code: rec.Error.Code, class: class, partial: partial, uncounted: uncounted}
-	a.count(r.Def(), limit, runStartedAt(rec), at, &rec.Attempts, &rec.Backoff, &rec.DiedAt)
-	if !a.isAttempt() && a.class == catalog.ClassWarn {
+	failed := attemptOf(r, rec.Error.Code, class, partial, before)
+	failed.Step = r.Step() != nil
+	at := r.Outcome().EndedAt(new(time.Time), f.owner.Now())
+	a := f.judgeAttempt(failed, r.Def(), runStartedAt(rec), at, &rec.Attempts, &rec.Backoff, &rec.DiedAt)
+	warns := class == catalog.ClassWarn
+	if !a.Counts && warns {
 		rec.Warnings++
 	}
-	cause := a.nextCause()
-	var said string
-	switch {
-	case cause != statefs.CauseRescued:
-	case !a.isAttempt() && a.class != catalog.ClassWarn:
-		said = fmt.Sprintf("  Cut off: %s. It begins again.", rec.Error.Message)
-	default:
-		cause, said = f.nextAttempt(op, a, err)
+	if a.Effect == decide.PlanRetry {
+		a = f.planRetry(op, a, failed, err)
+	} else if a.Cause == statefs.CauseRescued {
+		a.Line = fmt.Sprintf("  Cut off: %s. It begins again.", rec.Error.Message)
 	}
-	if r.Step() != nil && cause == statefs.CauseFailed {
-		cause = statefs.CauseNeedsPerson // a person decides about a step that is not tried again
-	}
-	switch cause { //nolint:exhaustive // other causes end the operation
+	switch a.Cause { //nolint:exhaustive // other causes end the operation
 	case statefs.CauseDone:
 		rec.Error = nil
 	case statefs.CauseNeedsPerson:
 		rec.Reason = "manual"
-		if a.crashed() {
-			rec.Reason = crashReason(limit)
+		if a.Crashed {
+			rec.Reason = crashReason(f.crashLimitOf(r.Def()))
 		}
 		rec.RedoFrom = r.Number() + 1
 	case statefs.CauseRescued, statefs.CauseRetryLater:
-		if a.isAttempt() || a.class == catalog.ClassWarn {
+		if a.Counts || warns {
 			rec.RedoFrom = r.Number() + 1
 		}
 	}
-	if said == "" && cause != statefs.CauseDone {
-		said = attemptLine(rec, cause, a)
+	if a.Line == "" && a.Cause != statefs.CauseDone {
+		a.Line = attemptLine(rec, a)
 	}
-	if said != "" {
-		f.logLine(op, said)
+	if a.Line != "" {
+		f.logLine(op, a.Line)
 	}
-	return cause, class
+	return a.Cause, class
 }
 
 // classOf returns the class of a failure. A matching error pattern of the job decides first, then
@@ -200,11 +150,11 @@ func addFailedAttempt(rec *statefs.Record, failed statefs.FailedAttempt) {
 }
 
 // attemptLine returns the log line of a failed attempt that is not retried automatically.
-func attemptLine(rec *statefs.Record, cause statefs.Cause, a attemptOutcome) string {
-	if cause != statefs.CauseNeedsPerson {
+func attemptLine(rec *statefs.Record, a decide.Answer) string {
+	if a.Cause != statefs.CauseNeedsPerson {
 		return "  ERROR: " + rec.Error.Message
 	}
-	if a.crashed() {
+	if a.Crashed {
 		return crashLine(rec)
 	}
 	if len(rec.Steps) > 0 {
@@ -222,24 +172,42 @@ func crashLine(rec *statefs.Record) string {
 		rec.Error.Message, why, rec.ID)
 }
 
-// continueAfterFailure detaches an operation from its failed run and makes the transition for
-// cause; the operation stays live. The record is durable before the marker is renamed and names the
-// next state, so the result of the attempt is neither lost nor counted twice.
-func (f *finisher) continueAfterFailure(op *operation, cause statefs.Cause) error {
+// goOn detaches an operation from its failed run and makes the transition for cause; the operation
+// stays live. The record is durable before the marker is renamed and names the next state, so the
+// result of the attempt is neither lost nor counted twice.
+func (f *finisher) goOn(op *operation, cause statefs.Cause) error {
 	op.copyProgress()
-	if cause != statefs.CauseNeedsPerson && op.state == statefs.Paused {
-		// The operation starts again once it is resumed and due.
-		if cause == statefs.CauseRescued {
-			op.rec.Rescues++
-			now := f.owner.Now()
-			op.rec.DueAt = &now // DueAt records that the run is over
-		}
-		op.unsaved = true
-		return f.starts.finishRun(op)
-	}
+	return f.leaveRun(op, cause)
+}
+
+// leaveRun detaches an operation from its run and makes the transition for cause.
+func (f *finisher) leaveRun(op *operation, cause statefs.Cause) error {
 	if err := f.transition(op, cause); err != nil {
 		return err
 	}
+	return f.starts.finishRun(op)
+}
+
+// completeStep completes an awaited request between two steps.
+func (f *finisher) completeStep(op *operation, answer decide.Answer) error {
+	if err := f.ends.complete(op, answer); err != nil {
+		return err
+	}
+	return f.starts.finishRun(op)
+}
+
+// stayPaused detaches an operation from its run. It starts again once it is resumed and due. There is no cause if the
+// step of the run is done.
+func (f *finisher) stayPaused(op *operation, cause statefs.Cause) error {
+	if cause != "" {
+		op.copyProgress()
+	}
+	if cause == statefs.CauseRescued {
+		op.rec.Rescues++
+		now := f.owner.Now()
+		op.rec.DueAt = &now // DueAt records that the run is over
+	}
+	op.unsaved = true
 	return f.starts.finishRun(op)
 }
 
@@ -268,36 +236,39 @@ var warnBackoff = catalog.Retry{
 	Cap: catalog.DefaultRetryCap, Jitter: catalog.DefaultRetryJitter,
 }
 
-// nextAttempt decides when an operation is retried after a failed attempt. It returns the cause of
-// the next transition and the log line: retry later, with the time in the record; retry at once; or
-// no retry, because a time limit would be over by then.
-func (f *finisher) nextAttempt(op *operation, a attemptOutcome, err error) (statefs.Cause, string) {
+// planRetry finds out when an operation can be tried again after a failed attempt, and returns the
+// cause of its next transition with the log line: retry later, with the time in the record; retry at
+// once; or no retry, because a time limit would be over by then.
+func (f *finisher) planRetry(op *operation, a decide.Answer, failed decide.AttemptFailed, err error) decide.Answer {
 	rec, now := op.rec, f.owner.Now()
-	what := fmt.Sprintf("Attempt %d of %d failed", rec.Attempts, a.maxAttempts)
-	if a.maxAttempts == catalog.UnboundedAttempts {
+	maxAttempts := op.run.Def().Retry.MaxAttempts
+	what := fmt.Sprintf("Attempt %d of %d failed", rec.Attempts, maxAttempts)
+	if maxAttempts == catalog.UnboundedAttempts {
 		what = fmt.Sprintf("Attempt %d failed", rec.Attempts)
 	}
-	if a.class == catalog.ClassWarn {
+	if failed.Class == catalog.ClassWarn {
 		what = fmt.Sprintf("Run %d came to nothing, which counts as no attempt", rec.Run)
 	}
 	rec.Backoff++
-	wait := retryDelay(op.run, err, a.class, rec.Backoff)
-	if limit := f.exceededLimit(op, now, wait); limit != "" {
-		if a.partial {
-			return statefs.CauseDone, fmt.Sprintf("  %s. They are not done again: %s would be over by then.",
-				rec.Error.Message, limit)
-		}
-		return statefs.CauseFailed, fmt.Sprintf("  ERROR: %s. It is not tried again: %s would be over by then.",
-			rec.Error.Message, limit)
-	}
+	wait := retryDelay(op.run, err, failed.Class, rec.Backoff)
+	limit := f.exceededLimit(op, now, wait)
+	a.Cause = decide.Decide(f.snapshot(op), decide.RetryPlanned{
+		Partial: failed.Partial, Step: failed.Step, Exceeds: limit != "", Waits: wait > 0,
+	}, decide.Env{}).Cause
 	what = fmt.Sprintf("  %s: %s. It is tried again", what, rec.Error.Message)
-	if wait <= 0 {
-		return statefs.CauseRescued, what + "."
+	switch {
+	case a.Cause == statefs.CauseDone:
+		a.Line = fmt.Sprintf("  %s. They are not done again: %s would be over by then.", rec.Error.Message, limit)
+	case limit != "":
+		a.Line = fmt.Sprintf("  ERROR: %s. It is not tried again: %s would be over by then.", rec.Error.Message, limit)
+	case a.Cause == statefs.CauseRescued:
+		a.Line = what + "."
+	default:
+		due := now.Add(wait)
+		rec.DueAt = &due
+		a.Line = fmt.Sprintf("%s in %s, at %s.", what, formatWait(wait), due.Format("2006-01-02 15:04:05"))
 	}
-	due := now.Add(wait)
-	rec.DueAt = &due
-	return statefs.CauseRetryLater, fmt.Sprintf("%s in %s, at %s.", what, formatWait(wait),
-		due.Format("2006-01-02 15:04:05"))
+	return a
 }
 
 // retryDelay returns the delay after failure n of a class.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
-	"github.com/jobdir/jobdir/daemon/decide"
 	"github.com/jobdir/jobdir/daemon/keeper"
 	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
@@ -186,7 +185,7 @@ func (s *starts) recordStart(op *operation) error {
 // operation; the write is deferred again.
 func (s *starts) recordStartIfDue(op *operation, sight statefs.Observation) error {
 	quiet := len(sight.Requests)+len(op.pendingRequests)+len(op.awaiting) == 0 &&
-		!op.unsaved && decide.Markers(op.state, sight.States) == decide.Kept
+		!op.unsaved && op.hasOnlyMarker(sight)
 	if quiet && time.Since(op.unrecordedStart) < startRecordDelay {
 		return nil
 	}
@@ -272,8 +271,5 @@ func (s *starts) checkSilentKeepers(rec *statefs.Record) error {
 // recordInterruption moves an operation whose marker is running, while it has no work, back to queued.
 func (s *starts) recordInterruption(op *operation) error {
 	cutOffStep(op.rec, s.owner.Now())
-	if err := s.transition(op, statefs.CauseInterrupted); err != nil {
-		return err
-	}
-	return s.persist(op)
+	return s.transitionDurably(op, statefs.CauseInterrupted)
 }

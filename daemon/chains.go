@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/jobdir/jobdir/daemon/decide"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -23,28 +24,32 @@ func (c *core) enqueueChildren(parent statefs.ID) {
 	}
 }
 
-// waitsForParents reports whether a queued operation waits for its parents. If a parent has ended
-// without the required result, the operation is left to a person.
-func (s *starts) waitsForParents(op *operation) (waits bool, err error) {
+// viewParents sees how the parents of a queued operation have ended. It returns true if the operation waits for one, or
+// is left to a person because one has not succeeded.
+func (dc *decisions) viewParents(op *operation) (last bool, err error) {
 	if len(op.rec.After) == 0 || op.rec.Starts > 0 {
 		return false, nil
 	}
 	var met time.Time
 	for i, parent := range op.rec.After {
-		ended, err := s.readEnd(parent) // the table has the child already, so the end is not missed
-		if ended == nil {
-			s.setAwaited(op, &op.rec.After[i])
+		ended, err := dc.starts.readEnd(parent) // the table has the child already, so the end is not missed
+		if err != nil {
 			return true, err
 		}
-		if ended.FinishedAt != nil && ended.FinishedAt.After(met) {
-			met = *ended.FinishedAt
+		x := seen{Observation: decide.ParentSeen{Live: true}, parent: ended}
+		if ended == nil {
+			dc.setAwaited(op, &op.rec.After[i])
+		} else {
+			x.Observation = decide.ParentSeen{Status: ended.Status, AnyEnd: op.rec.Require == statefs.RequireEnd}
+			if ended.FinishedAt != nil && ended.FinishedAt.After(met) {
+				met = *ended.FinishedAt
+			}
 		}
-		if op.rec.Require != statefs.RequireEnd && ended.Status != statefs.Completed {
-			s.setAwaited(op, nil)
-			return true, s.parentFailed(op, ended)
+		if last, err := dc.judge(op, x); last || err != nil {
+			return true, err
 		}
 	}
-	s.setAwaited(op, nil)
+	dc.setAwaited(op, nil)
 	op.eligibleAt = met
 	return false, nil
 }
@@ -76,7 +81,9 @@ func (s *starts) readEnd(id statefs.ID) (*statefs.Record, error) {
 }
 
 // parentFailed leaves an operation to a person because a parent has not succeeded.
-func (s *starts) parentFailed(op *operation, parent *statefs.Record) error {
+func (s *starts) parentFailed(op *operation, x seen, answer decide.Answer) error {
+	parent := x.parent
+	s.setAwaited(op, nil)
 	what := string(parent.Status)
 	if parent.Reason != "" {
 		what += ", " + parent.Reason
@@ -87,8 +94,5 @@ func (s *starts) parentFailed(op *operation, parent *statefs.Record) error {
 			op.id()))
 	}
 	op.rec.Reason, op.rec.Error = reasonDependency, &statefs.Fault{Code: "dependency", Message: message}
-	if err := s.transition(op, statefs.CauseDependency); err != nil {
-		return err
-	}
-	return s.persist(op)
+	return s.transitionDurably(op, answer.Cause)
 }

@@ -88,13 +88,21 @@ func (c *core) transition(op *operation, cause statefs.Cause) error {
 	if err != nil {
 		return err
 	}
-	return c.carryOut(op, row)
+	return c.makeTransition(op, row)
 }
 
-// carryOut makes a transition. In statefs.MarkerFirst it renames the marker, and the reconcile writes the
+// transitionDurably is transition with everything durable when it returns.
+func (c *core) transitionDurably(op *operation, cause statefs.Cause) error {
+	if err := c.transition(op, cause); err != nil {
+		return err
+	}
+	return c.persist(op)
+}
+
+// makeTransition makes a transition. In statefs.MarkerFirst it renames the marker, and the reconcile writes the
 // record at its end. In statefs.RecordFirst its reasons must not be lost: the record, which names the next
 // state, is durable before the marker is renamed.
-func (c *core) carryOut(op *operation, row statefs.Transition) error {
+func (c *core) makeTransition(op *operation, row statefs.Transition) error {
 	move := change{from: row.From, to: row.To}
 	if row.Order == statefs.MarkerFirst {
 		if err := c.commit(op.id(), move, moveMarker); err != nil {

@@ -83,14 +83,16 @@ func newParts(config Config) *Daemon {
 	o := &optional{core: c, starts: s}
 	f := &finisher{core: c, publisher: p, ends: e, starts: s, optional: o}
 	q := &requests{core: c, ends: e, starts: s}
+	dc := &decisions{core: c, markers: m, ends: e, starts: s, optional: o, finisher: f, requests: q}
+	dc.effects = dc.makeEffects()
 	r := &reconciler{
-		core: c, publisher: p, waits: w, markers: m, ends: e, starts: s, optional: o, finisher: f, requests: q,
+		core: c, publisher: p, waits: w, markers: m, ends: e, starts: s, optional: o, decisions: dc,
 		failing: failingOperations{logger: config.Logger, byID: make(map[statefs.ID]*failingEntry)},
 	}
 	k := &retention{core: c, ends: e}
 	return &Daemon{
 		core: c, publisher: p, waits: w, markers: m, ends: e, starts: s, optional: o, finisher: f, requests: q,
-		reconciler: r, recovery: &recovery{core: c, markers: m, ends: e, starts: s}, retention: k,
+		decisions: dc, reconciler: r, recovery: &recovery{core: c, markers: m, ends: e, starts: s}, retention: k,
 		sweeper: &sweeper{core: c, publisher: p, markers: m, ends: e, retention: k},
 	}
 }

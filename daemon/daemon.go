@@ -111,6 +111,7 @@ type Daemon struct {
 	*optional
 	*finisher
 	*requests
+	*decisions
 	*reconciler
 	*recovery
 	*retention

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog/param"
+	"github.com/jobdir/jobdir/daemon/decide"
 	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -90,54 +91,40 @@ func (s *starts) isDue(op *operation) bool {
 	return due == nil || !due.After(s.owner.Now()) || t.attempt > 0 && t.attempt <= s.uptime()
 }
 
-// queueIfDue moves an operation into the queue if it is scheduled or waits for its next attempt,
-// and is due.
-func (s *starts) queueIfDue(op *operation) error {
-	if op.state != statefs.Scheduled && op.state != statefs.FailedRetryable || !s.isDue(op) {
-		return nil
-	}
-	if err := s.transition(op, statefs.CauseDue); err != nil {
-		return err
-	}
-	return s.persist(op)
-}
-
-// expiredLimit returns the limit of an operation that has expired, nil for none.
-func (e *ends) expiredLimit(op *operation) *statefs.Fault {
+// expiredLimit returns which limits of an operation have expired, and the error that this is; nil for none.
+func (e *ends) expiredLimit(op *operation) (expired decide.LimitExpired, fault *statefs.Fault) {
 	t, ran := e.deadlinesOf(op), e.uptime()
 	over := func(limit time.Duration) bool { return limit > 0 && limit <= ran }
-	if !over(t.expiry) && !over(t.queue) || op.state == statefs.Trailing {
-		return nil // its required steps are done
+	expired = decide.LimitExpired{Deadline: over(t.expiry), Queue: over(t.queue)}
+	if expired == (decide.LimitExpired{}) {
+		return expired, nil
 	}
 	def, err := e.storedDefinition(op.rec)
 	if err != nil {
-		return nil
+		return expired, nil
 	}
-	if over(t.expiry) {
-		return &statefs.Fault{Code: "deadline_exceeded", Message: fmt.Sprintf("it has not ended within its deadline of %s",
+	if expired.Deadline {
+		return expired, &statefs.Fault{Code: "deadline_exceeded", Message: fmt.Sprintf("it has not ended within its deadline of %s",
 			param.FormatDuration(def.Deadline))}
 	}
-	return &statefs.Fault{
+	return expired, &statefs.Fault{
 		Code: "queue_timeout",
 		Message: fmt.Sprintf("it waited in the queue for longer than its queue_timeout of %s",
 			param.FormatDuration(def.QueueTimeout)),
 	}
 }
 
-// expire ends an operation if one of its limits has expired: at once if no work runs, else when the
-// work has ended.
-func (e *ends) expire(op *operation) (ended bool, err error) {
-	fault := e.expiredLimit(op)
-	if fault == nil {
-		return false, nil
+// endExpired ends the work of an operation, one of whose limits has expired.
+func (e *ends) endExpired(op *operation, x seen, _ decide.Answer) error {
+	op.run.End(&work.Error{Code: x.fault.Code, Err: errors.New(x.fault.Message)})
+	return nil
+}
+
+// expire ends an operation without work, one of whose limits has expired.
+func (e *ends) expire(op *operation, x seen, answer decide.Answer) error {
+	if op.rec.Error == nil || op.rec.Error.Code != x.fault.Code { // on a full disk this code runs again
+		e.logLine(op, "  ERROR: "+x.fault.Message)
 	}
-	if op.run != nil {
-		op.run.End(&work.Error{Code: fault.Code, Err: errors.New(fault.Message)})
-		return false, nil
-	}
-	if op.rec.Error == nil || op.rec.Error.Code != fault.Code { // on a full disk this code runs again
-		e.logLine(op, "  ERROR: "+fault.Message)
-	}
-	op.rec.Error, op.rec.Reason = fault, ""
-	return true, e.finishAs(op, statefs.CauseExpired)
+	op.rec.Error, op.rec.Reason = x.fault, ""
+	return e.finishAs(op, answer.Cause)
 }

@@ -1,10 +1,12 @@
 // Package daemon decides which operations run, runs them, and repairs the storage directory after a crash.
 //
 //	statefs/watch ──events──▶ reconcile queue ──one at a time for each ID──▶ reconcile
-//	                                                                         │ compares the files with what is known
-//	      ┌───────────────┬───────────────────┬──────────────────┬───────────┤
-//	marker missing    marker moved         request           work ended   queued
-//	  markers.go      reconcile.go       requests.go        finish.go   begin.go
+//	                                                                         │ the views, in their order
+//	               decide.Decide(snapshot, observation, env) ◀───────────────┤
+//	                                │ one effect                             │
+//	      ┌───────────────┬─────────┴─────────┬──────────────────┬───────────┤
+//	   a marker       a request          work ended        a time came    a start
+//	  markers.go     requests.go          finish.go       deadlines.go   begin.go
 //	      │               │                   │                  │           │
 //	      └───────────────┴─────────┬─────────┴──────────────────┘           ▼
 //	                                ▼                                  work.Run: a goroutine with a gate
@@ -20,8 +22,9 @@
 //	recovery     the storage at a start              recover.go
 //	retention    deletes ended operations            retention.go
 //	reconciler   the files of one ID against memory  reconcile.go, adopt.go
+//	decisions    observes, has it judged, acts       reconcile.go
 //	requests     carries out requests                requests.go, step_actions.go
-//	finisher     what follows the end of a run       attempts.go, restart.go, finish.go
+//	finisher     the end of a run, and after it      attempts.go, restart.go, finish.go
 //	optional     optional steps                      optional_step.go
 //	starts       begins runs                         begin.go, steps.go
 //	ends         makes operations end                finish.go, deliveries.go

@@ -31,7 +31,7 @@ type ends struct {
 	detachedCount atomic.Int64
 }
 
-// finisher decides what follows the end of a run: the next step, another attempt, or the end of the operation.
+// finisher records the end of a run, and what follows it: another attempt, or the end of the operation.
 type finisher struct {
 	*core
 	publisher *publisher
@@ -40,70 +40,76 @@ type finisher struct {
 	optional  *optional
 }
 
-// finish records how a run ended. It is called again after a full disk.
-func (f *finisher) finish(op *operation) error {
-	if err := op.run.DiskError(); err != nil {
-		return err // this ends the daemon: the disk failed, not the work
+// endOf returns how a run ended.
+func endOf(r *work.Run) decide.WorkEnded {
+	cause := r.EndCause()
+	_, err := failureOf(r)
+	o := decide.WorkEnded{
+		Detached:    r.Detached(),
+		Interrupted: errors.Is(cause, ErrInterrupted) || errors.Is(cause, work.ErrDetached),
+		ByCancel:    r.EndedByCancel(),
+		Failed:      err != nil, StallCancels: errors.Is(err, work.ErrStalled) && r.Def().OnStall == catalog.StallCancel,
 	}
-	if op.endCause == "" {
-		switch cause := op.run.EndCause(); {
-		case op.run.Detached():
-			return f.ends.detachOperation(op)
-		case op.awaiting[decide.EndWork] != nil:
-		case errors.Is(cause, ErrInterrupted), errors.Is(cause, work.ErrDetached):
-			return f.finishInterrupted(op)
-		}
-		op.run.TakeExit(op.rec, len(op.optionalSteps) > 0)
-		var class catalog.Class
-		op.endCause, class = f.classifyEnd(op)
-		f.reportToBreaker(op, class)
-		if op.run.Step() != nil {
-			f.applyStepEnd(op.rec, op.run, op.endCause)
-		}
+	if !r.Outcome().EndedByItself() {
+		o.EndedBy = work.CauseOf(cause)
 	}
-	if op.endCause == statefs.CauseDone && op.run.Step() != nil {
-		return f.starts.nextStep(op)
-	}
-	if to, err := statefs.Next(statefs.Running, op.endCause); err == nil && to.Live() {
-		return f.continueAfterFailure(op, op.endCause)
-	}
-	return f.ends.finishAs(op, op.endCause)
+	return o
 }
 
-// classifyEnd returns the cause by which the operation goes on after its work has ended, and the class
-// of its failure, "" if there is none.
-func (f *finisher) classifyEnd(op *operation) (statefs.Cause, catalog.Class) {
-	r, cause := op.run, op.run.EndCause()
-	if asked := op.awaiting[decide.EndWork]; asked != nil && r.EndedByCancel() {
-		return asked.cause, ""
-	}
+// failureOf returns why a run failed, nil if it did not. It is partial if only items failed, which does not make the
+// operation failed.
+func failureOf(r *work.Run) (partial bool, err error) {
+	err = r.Outcome().Err
 	byItself := r.Outcome().EndedByItself()
-	if asked := work.CauseOf(cause); asked != "" && !byItself {
-		return asked, "" // an earlier daemon had begun to end it
-	}
-	err := r.Outcome().Err
-	if ended, ok := errors.AsType[*work.Error](cause); ok && !(finalCodes[ended.Code] && byItself) {
+	if ended, ok := errors.AsType[*work.Error](r.EndCause()); ok && !(finalCodes[ended.Code] && byItself) {
 		err = ended // the daemon ended it: the log grew too large or cannot be written
 	}
-	partial, err := r.Failure(err)
-	if err == nil {
+	return r.Failure(err)
+}
+
+// noteEnd records the end of a run that has not failed, or was ended.
+func (f *finisher) noteEnd(op *operation, answer decide.Answer) error {
+	op.run.TakeExit(op.rec, len(op.optionalSteps) > 0)
+	if answer.Counts {
 		op.rec.Attempts++
-		return statefs.CauseDone, ""
 	}
+	return f.setEndCause(op, answer.Cause, "")
+}
+
+// noteStalledEnd records the end of a run that is cancelled because it had stalled.
+func (f *finisher) noteStalledEnd(op *operation, answer decide.Answer) error {
+	op.run.TakeExit(op.rec, len(op.optionalSteps) > 0)
+	_, err := failureOf(op.run)
+	failed := fault(err)
+	op.rec.Attempts++
+	op.rec.Reason = "stalled"
+	f.logLine(op, "  Stalled: "+failed.Message+", stopping...")
+	op.rec.Error = f.optional.addLastLine(op.run, op.rec, failed, failed, op.run.LastLine())
+	return f.setEndCause(op, answer.Cause, "")
+}
+
+// noteFailedEnd records the end of a run that failed.
+func (f *finisher) noteFailedEnd(op *operation) error {
+	op.run.TakeExit(op.rec, len(op.optionalSteps) > 0)
+	partial, err := failureOf(op.run)
 	op.rec.Error = fault(err)
-	before, line := op.rec.Error, r.LastLine()
-	defer func() {
-		if op.rec.Error != nil {
-			op.rec.Error = f.optional.addLastLine(r, op.rec, op.rec.Error, before, line) // the log has that line already
-		}
-	}()
-	if errors.Is(err, work.ErrStalled) && r.Def().OnStall == catalog.StallCancel {
-		op.rec.Attempts++
-		op.rec.Reason = "stalled"
-		f.logLine(op, "  Stalled: "+op.rec.Error.Message+", stopping...")
-		return statefs.CauseCancel, ""
+	before, line := op.rec.Error, op.run.LastLine()
+	cause, class := f.noteFailedAttempt(op, err, partial)
+	if op.rec.Error != nil {
+		op.rec.Error = f.optional.addLastLine(op.run, op.rec, op.rec.Error, before, line) // the log has that line already
 	}
-	return f.noteFailedAttempt(op, err, partial)
+	return f.setEndCause(op, cause, class)
+}
+
+// setEndCause notes the cause by which an operation goes on without its run, and the class of the failure of the run,
+// "" if there is none.
+func (f *finisher) setEndCause(op *operation, cause statefs.Cause, class catalog.Class) error {
+	op.endCause = cause
+	f.reportToBreaker(op, class)
+	if op.run.Step() != nil {
+		f.applyStepEnd(op.rec, op.run, op.endCause)
+	}
+	return nil
 }
 
 func fault(err error) *statefs.Fault {
@@ -114,21 +120,15 @@ func fault(err error) *statefs.Fault {
 }
 
 // finishInterrupted leaves an operation whose work ended with the daemon where the next daemon
-// finds it: in the queue, or paused if it is paused.
-func (f *finisher) finishInterrupted(op *operation) error {
-	r := op.run
-	if err := f.starts.recordStart(op); err != nil && !files.DiskFull(err) {
+// finds it: a cause moves it to the queue.
+func (f *finisher) finishInterrupted(op *operation, cause statefs.Cause) error {
+	if err := f.noteInterruption(op); err != nil {
 		return err
 	}
-	op.rec.Interrupts++
-	cutOffStep(op.rec, f.owner.Now())
-	if r.Def().Restart() == catalog.RestartFail {
-		message := withLine(cutOffText+", and the job does not let it begin again", r.LastLine())
-		return f.failCutOff(op, statefs.CauseFailed, message)
-	}
+	r := op.run
 	op.run = nil
-	if op.state == statefs.Running {
-		if err := f.starts.recordInterruption(op); err != nil {
+	if cause != "" {
+		if err := f.transitionDurably(op, cause); err != nil {
 			return err
 		}
 	} else if err := f.persist(op); err != nil {
@@ -137,6 +137,24 @@ func (f *finisher) finishInterrupted(op *operation) error {
 	f.closeLog(op)
 	f.reconcileQueue.enqueue(op.id()) // it starts again, unless the daemon is stopping
 	return r.Forget()
+}
+
+// noteInterruption records that the work ended with the daemon.
+func (f *finisher) noteInterruption(op *operation) error {
+	if err := f.starts.recordStart(op); err != nil && !files.DiskFull(err) {
+		return err
+	}
+	op.rec.Interrupts++
+	cutOffStep(op.rec, f.owner.Now())
+	return nil
+}
+
+// giveUpInterrupted ends an operation whose work ended with the daemon and must not begin again.
+func (f *finisher) giveUpInterrupted(op *operation, cause statefs.Cause) error {
+	if err := f.noteInterruption(op); err != nil {
+		return err
+	}
+	return f.failCutOff(op, cause, withLine(cutOffText+", and the job does not let it begin again", op.run.LastLine()))
 }
 
 // detachOperation untracks an operation whose command continues under its keeper. The next daemon
@@ -294,7 +312,8 @@ func (e *ends) earlierReport(op *operation) *work.Report {
 // The record is written first, so after a crash it decides what happens to the marker (statefs.FinishingOptional).
 
 // finishRequiredSteps ends an operation whose required steps are done.
-func (s *starts) finishRequiredSteps(op *operation, def *catalog.Definition) error {
+func (s *starts) finishRequiredSteps(op *operation, x seen, _ decide.Answer) error {
+	def := x.ahead.def
 	noteMilestone(op.rec, def)
 	op.rec.Reason, op.rec.Error = "", nil
 	if len(op.optionalSteps) > 0 || def.Graph().HasUnfinishedOptional(op.rec.Steps) {
@@ -324,23 +343,21 @@ func (e *ends) beginTrailing(op *operation, rec *statefs.Record) error {
 	return e.dropDoneRequests(op)
 }
 
-// reconcileTrailing reconciles a trailing operation: it ends when no optional step is running or
-// will be.
-func (rc *reconciler) reconcileTrailing(op *operation) error {
-	if err := rc.optional.beginOptionalSteps(op); err != nil {
+// trail runs the optional steps of a trailing operation, and ends it when there are no more.
+func (dc *decisions) trail(op *operation) error {
+	if err := dc.optional.beginOptionalSteps(op); err != nil {
 		return err
 	}
-	if len(op.optionalSteps) > 0 {
-		return nil
+	optional := decide.OptionalSeen{Running: len(op.optionalSteps) > 0}
+	if !optional.Running {
+		def, err := dc.storedDefinition(op.rec)
+		if isTransient(err) {
+			return err
+		}
+		optional.Unfinished = err == nil && def.Graph().HasUnfinishedOptional(op.rec.Steps)
 	}
-	def, err := rc.storedDefinition(op.rec)
-	if isTransient(err) {
-		return err
-	}
-	if err == nil && def.Graph().HasUnfinishedOptional(op.rec.Steps) {
-		return nil // an optional step is retried later
-	}
-	return rc.ends.endTrailing(op, statefs.CauseAllDone)
+	_, err := dc.judge(op, seen{Observation: optional})
+	return err
 }
 
 // endTrailing ends a trailing operation.
@@ -412,9 +429,8 @@ func (e *ends) releaseWaiters(op *operation) {
 }
 
 // endWork ends the work of an operation for a request, without a grace period if the effect is decide.KillWork. The
-// effect of the request comes at once if there is no running work, else when it has ended. The code of a handler
-// cannot be killed: its context ends.
-func (e *ends) endWork(op *operation, r *request, answer decide.Answer) error {
+// request takes effect when the work has ended. The code of a handler cannot be killed: its context ends.
+func (e *ends) endWork(op *operation, r *request, answer decide.Answer) {
 	op.await(decide.EndWork, r, answer.Cause)
 	end, why := (*work.Run).End, work.ErrorOf(answer.Cause)
 	if answer.Effect == decide.KillWork {
@@ -423,27 +439,20 @@ func (e *ends) endWork(op *operation, r *request, answer decide.Answer) error {
 	e.endOptionalSteps(op, func(r *work.Run) { end(r, why) })
 	if op.run != nil {
 		end(op.run, why)
-		return nil
 	}
-	_, err := e.complete(op, decide.EndWork)
-	return err
 }
 
-// complete makes the transition of an awaited request, and reports whether the operation is live after it. If the
-// present state has no such transition, there is nothing more to do.
-func (e *ends) complete(op *operation, until decide.Effect) (live bool, err error) {
-	r := op.awaiting[until]
-	switch to, err := statefs.Next(op.state, r.cause); {
-	case err == nil && !to.Live():
-		return false, e.finishAs(op, r.cause)
-	case err == nil:
-		if err := e.transition(op, r.cause); err != nil {
-			return true, err
+// complete makes the transition of an awaited request; without a cause there is nothing more to do.
+func (e *ends) complete(op *operation, answer decide.Answer) error {
+	r := op.awaiting[answer.Awaited]
+	if answer.Cause != "" {
+		if err := e.transition(op, answer.Cause); err != nil {
+			return err
 		}
 		r.carriedOut = true
 	}
 	op.doneRequests = append(op.doneRequests, r)
-	delete(op.awaiting, until)
+	delete(op.awaiting, answer.Awaited)
 	e.reconcileQueue.enqueue(op.id())
-	return true, nil
+	return nil
 }

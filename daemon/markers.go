@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -43,8 +42,13 @@ func (m *markers) isKnown(op *operation, names statefs.NameSet) bool {
 		return false
 	}
 	sight, err := m.owner.Observe(op.id(), names|statefs.MarkerBit(op.state))
-	return err == nil && len(sight.Irregular) == 0 && slices.Equal(sight.States, []statefs.State{op.state}) &&
+	return err == nil && len(sight.Irregular) == 0 && op.hasOnlyMarker(sight) &&
 		sight.Inodes[0] == op.shown.Marker.Inode
+}
+
+// hasOnlyMarker reports whether the marker of the operation was seen, and no other one.
+func (op *operation) hasOnlyMarker(sight statefs.Observation) bool {
+	return len(sight.States) == 1 && sight.States[0] == op.state
 }
 
 // observe returns which names of an operation exist. Of all possible names, most
@@ -69,7 +73,7 @@ func (m *markers) observe(id statefs.ID, names statefs.NameSet) (statefs.Observa
 	switch {
 	case len(sight.Irregular) > 0:
 	case op != nil:
-		usual = decide.Markers(op.state, sight.States) == decide.Kept
+		usual = op.hasOnlyMarker(sight)
 	case names&namesFromListing != 0:
 		usual = len(sight.States) == 1
 	default: // finished operations without names, or new ones
@@ -236,21 +240,34 @@ func (m *markers) findMisnamed(listing statefs.Listing, present map[statefs.ID]b
 	return found, err
 }
 
+// lostMarker is a live record whose marker a start did not find, and the file that is its marker, "" for none.
+type lostMarker struct {
+	rec   *statefs.Record
+	place decide.Place
+	file  string
+}
+
 // findLostMarkers searches for markers that were renamed while no daemon ran: to the bare ID, to an
 // unknown ending, or to a name of another operation, where the creation time in the first line
 // shows the owner.
-func (rv *recovery) findLostMarkers(recs []*statefs.Record, listing statefs.Listing) (lost []decide.Lost, err error) {
+func (rv *recovery) findLostMarkers(recs []*statefs.Record, listing statefs.Listing) (lost []lostMarker, err error) {
 	renamed := make(map[statefs.ID]string)
 	for _, e := range listing.Unknown {
 		renamed[e.ID] = e.File
 	}
 	foreign := rv.markers.overwrittenMarkers(listing.Markers)
 	for _, rec := range recs {
-		l := decide.Lost{Renamed: renamed[rec.ID], Under: foreign[rec.CreatedAt.UnixMicro()]}
-		if l.Renamed == "" {
-			if l.Renamed, err = bareMarker(rv.owner.JobsDir(), rec.ID); err != nil {
+		l := lostMarker{rec, decide.Misnamed, renamed[rec.ID]}
+		if l.file == "" {
+			if l.file, err = bareMarker(rv.owner.JobsDir(), rec.ID); err != nil {
 				return nil, err
 			}
+		}
+		if l.file == "" {
+			l.place, l.file = decide.Misplaced, foreign[rec.CreatedAt.UnixMicro()]
+		}
+		if l.file == "" {
+			l.place = decide.Nowhere
 		}
 		lost = append(lost, l)
 	}
@@ -296,57 +313,51 @@ const missingMarkerGrace = 250 * time.Millisecond
 // the operation, but a single observation is never enough. The marker must be missing for
 // missingMarkerGrace without an event of the operation, the folder must be the same one, and the
 // marker must exist under no other name.
-func (rc *reconciler) confirmMissingMarker(op *operation) error {
+func (dc *decisions) confirmMissingMarker(op *operation) error {
 	if op.misplaced.Load() {
-		return rc.markers.restoreMisplaced(op)
+		_, err := dc.judge(op, seen{Observation: decide.MarkerGone{Found: decide.Misplaced}})
+		return err
 	}
 	events := op.events.Load()
-	if op.missing.since.IsZero() || op.missing.events != events || rc.markers.hasPendingEvent(op.id()) {
+	if op.missing.since.IsZero() || op.missing.events != events || dc.markers.hasPendingEvent(op.id()) {
 		op.missing = missingMarker{since: time.Now(), events: events}
 	}
 	if wait := missingMarkerGrace - time.Since(op.missing.since); wait > 0 {
-		rc.reconcileQueue.enqueueAfter(op.id(), wait)
+		dc.reconcileQueue.enqueueAfter(op.id(), wait)
 		return nil
 	}
-	if err := rc.markers.dir.Check(); err != nil {
+	if err := dc.markers.dir.Check(); err != nil {
 		return err
 	}
 	// State observes again until jobs/ does not change during it, which also works without events.
-	_, err := rc.owner.State(op.id())
+	_, err := dc.owner.State(op.id())
 	if err == nil {
 		return errMoved
 	}
 	if !errors.Is(err, statefs.ErrNotLive) {
 		return err
 	}
-	return rc.handleMissingMarker(op)
+	listing, err := dc.owner.List()
+	if err != nil {
+		return err
+	}
+	file, place, err := dc.markers.findMarker(op, listing)
+	if err != nil {
+		return err
+	}
+	_, err = dc.judge(op, seen{Observation: decide.MarkerGone{Found: place}, file: file})
+	return err
 }
 
-// handleMissingMarker acts on a marker that is confirmed missing from its names.
-func (rc *reconciler) handleMissingMarker(op *operation) error {
-	listing, err := rc.owner.List()
-	if err != nil {
-		return err
-	}
-	file, found, err := rc.markers.findMarker(op, listing)
-	if err != nil {
-		return err
-	}
-	if found && rc.markers.belongsToAnother(op, file) {
-		return rc.markers.restoreMisplaced(op)
-	}
-	if found {
-		return rc.markers.undoRename(op, file)
-	}
-	rc.logger.Warn("marker removed manually, cancelling the operation", "id", op.id(), "state", op.state)
+// cancelMissing cancels an operation whose marker was removed.
+func (dc *decisions) cancelMissing(op *operation, _ seen, answer decide.Answer) error {
+	dc.logger.Warn("marker removed manually, cancelling the operation", "id", op.id(), "state", op.state)
 	// The marker is recreated until the work has ended, so that ls(1) lists the active operation
 	// and its followers see it end.
-	if err := rc.markers.restoreMarker(op); err != nil {
+	if err := dc.markers.restoreMarker(op); err != nil {
 		return err
 	}
-	rc.logLine(op, decide.CancelLine(op.state))
-	return rc.ends.endWork(op, &request{TakenRequest: rc.requests.requestCancel(op)},
-		decide.Answer{Effect: decide.EndWork, Cause: statefs.CauseMarkerMissing})
+	return dc.endWork(op, &request{TakenRequest: dc.requests.requestCancel(op)}, answer)
 }
 
 // requestCancel makes the cancel request that the removal of a marker means, and takes it. The
@@ -384,32 +395,35 @@ func (m *markers) restoreMarker(op *operation) error {
 
 // findMarker searches the folder for the marker under another name: a name that begins with the ID,
 // or any name of the same file.
-func (m *markers) findMarker(op *operation, listing statefs.Listing) (string, bool, error) {
+func (m *markers) findMarker(op *operation, listing statefs.Listing) (file string, place decide.Place, err error) {
 	for _, e := range listing.Unknown {
 		if e.ID == op.id() {
-			return e.File, true, nil
+			return e.File, decide.Misnamed, nil
 		}
 	}
 	entries, err := os.ReadDir(m.owner.JobsDir())
 	if err != nil {
-		return "", false, err
+		return "", "", err
 	}
 	for _, entry := range entries {
 		if !entry.Type().IsRegular() {
 			continue
 		}
 		if file, _, err := m.owner.Identify(entry.Name()); err == nil && file.Same(op.shown.Marker) {
-			return entry.Name(), true, nil
+			if m.belongsToAnother(op, entry.Name()) {
+				return entry.Name(), decide.Misplaced, nil
+			}
+			return entry.Name(), decide.Misnamed, nil
 		}
 	}
-	return "", false, nil
+	return "", decide.Nowhere, nil
 }
 
-func (m *markers) undoRename(op *operation, file string) error {
+func (m *markers) undoRename(op *operation, x seen, _ decide.Answer) error {
 	m.counters.putBack.Add(1)
-	m.logger.Warn("marker put back: its new name is not a state", "id", op.id(), "name", file, "state", op.state)
+	m.logger.Warn("marker put back: its new name is not a state", "id", op.id(), "name", x.file, "state", op.state)
 	op.missing = missingMarker{}
-	err := m.commit(op.id(), change{file: file, to: op.state}, renameBack)
+	err := m.commit(op.id(), change{file: x.file, to: op.state}, renameBack)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
 		return errMoved
 	}

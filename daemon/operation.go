@@ -146,27 +146,24 @@ func (op *operation) workEnded() bool {
 }
 
 // snapshot returns what a decision reads of an operation.
-func (c *core) snapshot(op *operation) decide.Operation {
-	o := decide.Operation{
+func (c *core) snapshot(op *operation) decide.Snapshot {
+	s := decide.Snapshot{
 		State: op.state, Ended: !c.manages(op.id()), HasSteps: len(op.rec.Steps) > 0, Working: op.run != nil,
 		Pausing: op.awaiting[decide.StopWork] != nil, Resume: decide.ResumeCause(op.rec, c.owner.Now()),
 	}
 	if r := op.awaiting[decide.EndWork]; r != nil {
-		o.Ending = r.Action
+		s.Ending, s.EndCause = r.Action, r.cause
 	}
-	return o
+	return s
 }
 
 // catchUpWithMarker records a transition that only the marker shows: the daemon died between moving
 // the marker and writing the record, or a person moved the marker.
-func (op *operation) catchUpWithMarker(now time.Time) {
-	cause, meant := statefs.ManualMove(op.rec.Status, op.state)
-	if !meant {
-		return // the next write records it
-	}
-	if err := op.rec.Apply(op.rec.Status, cause, now); err == nil {
+func (dc *decisions) catchUpWithMarker(op *operation, cause statefs.Cause) error {
+	if err := op.rec.Apply(op.rec.Status, cause, dc.owner.Now()); err == nil {
 		op.unsaved = true
 	}
+	return nil
 }
 
 // copyProgress copies the progress that the work reported into the record.
@@ -193,9 +190,6 @@ func (op *operation) copyProgress() {
 // number that changes every second. It also records the PID of a command, once the command has run
 // for some time, so that short commands do not cost a write.
 func (f *finisher) recordPhase(op *operation) error {
-	if op.run == nil {
-		return nil
-	}
 	pid, settled := op.run.PID()
 	if (!settled || op.rec.PID == pid) && op.run.PhaseRecorded(op.rec) {
 		return nil
@@ -207,12 +201,8 @@ func (f *finisher) recordPhase(op *operation) error {
 	return f.commit(op.id(), change{rec: op.rec}, writeRecord)
 }
 
-// recordStall records that the work has stalled or moves again, and ends stalled work if its job
-// wants that.
+// recordStall records that the work has stalled or moves again.
 func (f *finisher) recordStall(op *operation) error {
-	if op.run == nil || op.run.Stalled() == (op.rec.StalledAt != nil) {
-		return nil
-	}
 	if op.rec.StalledAt != nil {
 		op.rec.StalledAt = nil
 		f.logger.Info("work moves again", "id", op.id())
@@ -231,9 +221,15 @@ func (f *finisher) recordStall(op *operation) error {
 	if err := f.commit(op.id(), change{to: op.state}, touchMarker); err != nil {
 		f.logger.Warn("marker not touched: watchers of jobs/ notice late that work stalled or moves again", "id", op.id(), "error", err)
 	}
-	if op.rec.StalledAt != nil && op.run.Def().OnStall != "" {
-		op.run.End(&work.Error{Code: "stalled", Err: fmt.Errorf("%w for %s", work.ErrStalled, op.run.StallAfter())})
+	return nil
+}
+
+// endStalled records that the work has stalled, and ends it.
+func (f *finisher) endStalled(op *operation) error {
+	if err := f.recordStall(op); err != nil {
+		return err
 	}
+	op.run.End(&work.Error{Code: "stalled", Err: fmt.Errorf("%w for %s", work.ErrStalled, op.run.StallAfter())})
 	return nil
 }
 

@@ -243,15 +243,16 @@ func (o *optional) adoptOptionalSteps(op *operation) error {
 		now := o.owner.Now()
 		at.EndedAt = &now
 		cause := steps.CauseCutOff
-		a := attemptOutcome{restart: catalog.RestartFail, code: work.CodeCutOff, uncounted: op.wasPaused()}
+		failed := decide.AttemptFailed{CutOff: true, Uncounted: op.wasPaused()}
+		a := decide.Decide(decide.Snapshot{}, failed, decide.Env{Restart: catalog.RestartFail})
 		if task != nil {
-			o.noteOptionalAttempt(at, task, &a, now)
+			a = o.noteOptionalAttempt(at, task, failed, now)
 		}
-		if a.nextCause() != statefs.CauseRescued {
+		if a.Cause != statefs.CauseRescued {
 			cause, at.ErrorCode = steps.CauseNeedsPerson, work.CodeCutOff
 			at.ErrorMessage = o.cutOffMessage(op.id(), task, at, cutOffText)
 		}
-		if a.crashed() {
+		if a.Crashed {
 			at.ErrorMessage += "; " + crashText(o.crashLimitOf(task))
 		}
 		if err := at.Apply(cause); err != nil {
@@ -405,22 +406,21 @@ func (o *optional) failOptionalStep(rec *statefs.Record, at *steps.Step, s *opti
 	if exit := r.Outcome().Exit; exit != nil && exit.Code >= 0 {
 		view.ExitCode = &exit.Code
 	}
-	uncounted := r.CutOffWhilePaused(view.Error.Code) // classOf may change the code
+	before := view.Error.Code // classOf may change the code
 	class := classOf(r, &view, failure)
-	a := attemptOutcome{code: view.Error.Code, class: class, partial: partial, uncounted: uncounted}
-	o.noteOptionalAttempt(at, r.Def(), &a, *at.EndedAt)
-	if a.nextCause() == statefs.CauseDone {
+	a := o.noteOptionalAttempt(at, r.Def(), attemptOf(r, view.Error.Code, class, partial, before), *at.EndedAt)
+	if a.Cause == statefs.CauseDone {
 		return steps.CauseDone
 	}
 	why := o.addLastLine(r, rec, view.Error, fault(failure), r.LastLine())
 	at.ErrorCode, at.ErrorMessage = why.Code, why.Message
 	switch {
-	case a.crashed():
+	case a.Crashed:
 		at.ErrorMessage += "; " + crashText(o.crashLimitOf(r.Def()))
 		return steps.CauseNeedsPerson
-	case a.nextCause() != statefs.CauseRescued:
+	case a.Cause != statefs.CauseRescued:
 		return steps.CauseNeedsPerson
-	case !a.isAttempt() && class != catalog.ClassWarn:
+	case a.Effect != decide.PlanRetry:
 		at.ErrorCode, at.ErrorMessage = "", ""
 		return steps.CauseCutOff
 	}
@@ -430,15 +430,17 @@ func (o *optional) failOptionalStep(rec *statefs.Record, at *steps.Step, s *opti
 	return steps.CauseRetryLater
 }
 
-// noteOptionalAttempt records in an optional step that its run failed or was cut off, and completes
-// the outcome of the attempt.
-func (o *optional) noteOptionalAttempt(at *steps.Step, def *catalog.Definition, a *attemptOutcome, ended time.Time) {
+// noteOptionalAttempt records in an optional step that its run failed or was cut off, and returns what follows.
+func (o *optional) noteOptionalAttempt(at *steps.Step, def *catalog.Definition, failed decide.AttemptFailed,
+	ended time.Time,
+) decide.Answer {
 	began := ended
 	if at.StartedAt != nil {
 		began = *at.StartedAt
 	}
-	a.count(def, o.crashLimitOf(def), began, ended, &at.Attempts, &at.Backoff, &at.DiedAt)
-	if (a.isAttempt() || a.class == catalog.ClassWarn) && a.nextCause() != statefs.CauseDone {
+	a := o.judgeAttempt(failed, def, began, ended, &at.Attempts, &at.Backoff, &at.DiedAt)
+	if (a.Counts || failed.Class == catalog.ClassWarn) && a.Cause != statefs.CauseDone {
 		at.RedoFrom = at.Run + 1
 	}
+	return a
 }

@@ -23,8 +23,7 @@ type reconciler struct {
 	ends      *ends
 	starts    *starts
 	optional  *optional
-	finisher  *finisher
-	requests  *requests
+	decisions *decisions
 
 	// failing tracks the operations whose reconcile currently fails.
 	failing failingOperations
@@ -69,13 +68,13 @@ func (rc *reconciler) reconcileID(id statefs.ID, names statefs.NameSet) {
 			}
 			op.noteObservation(sight)
 			rc.publisher.publish(op)
-			if err != nil || decide.Markers(op.state, sight.States) != decide.Kept {
+			if err != nil || !op.hasOnlyMarker(sight) {
 				rc.reconcileQueue.enqueue(id) // the marker has changed since the observation
 				return err
 			}
 			sight.Irregular = nil // adopt has moved these to corrupt/
 		}
-		err = rc.reconcile(op, sight)
+		err = rc.decisions.reconcile(op, sight)
 		rc.noteCarriedOut(op)
 		rc.settleRequests(op)
 		if rc.manages(id) && op.missing != (missingMarker{}) {
@@ -152,157 +151,377 @@ func (rc *reconciler) noteUnmanaged(id statefs.ID, sight statefs.Observation, er
 // errMoved means that another process renamed a marker between the observation and the action.
 var errMoved = errors.New("another process moved the marker")
 
+// decisions observes an operation, asks package decide what that means, and carries the answer out.
+type decisions struct {
+	*core
+	markers  *markers
+	ends     *ends
+	starts   *starts
+	optional *optional
+	finisher *finisher
+	requests *requests
+	effects  map[decide.Effect]carrier
+}
+
+// seen is an observation of an operation, with what only its effect needs.
+type seen struct {
+	decide.Observation
+	request  *request         // of Requested
+	requests []statefs.Action // of WorkSeen: the requests that exist
+	file     string           // of MarkerGone: the name under which the marker was found
+	ahead    stepAhead        // of StepReached
+	fault    *statefs.Fault   // of LimitExpired
+	parent   *statefs.Record  // of ParentSeen
+}
+
+// view is what a reconcile observes of one part of an operation, and has judged. It returns true if nothing more can
+// be done in this reconcile.
+type view func(dc *decisions, op *operation, sight statefs.Observation) (last bool, err error)
+
+// views are the views of a reconcile in their order. An end is recorded before anything else counts, and a start
+// before anything else happens to the operation. A daemon that stops changes nothing more. An operation whose end is
+// requested has only its end ahead. The marker comes before the requests, because it has the state that a request
+// meets. Time counts after what people want, and only what nothing of this has moved goes on by itself.
+var views = []view{
+	(*decisions).viewEnd, (*decisions).viewUnrecordedStart, (*decisions).viewStop, (*decisions).viewEnding,
+	(*decisions).viewMarkers, (*decisions).viewRequests, (*decisions).viewLimits, (*decisions).viewDue,
+	(*decisions).viewUndisturbed,
+}
+
 // reconcile reconciles an operation that the daemon manages.
-func (rc *reconciler) reconcile(op *operation, sight statefs.Observation) error {
-	if err := rc.markers.checkMarkerIdentity(op, sight); err != nil {
+func (dc *decisions) reconcile(op *operation, sight statefs.Observation) error {
+	if err := dc.markers.checkMarkerIdentity(op, sight); err != nil {
 		return err
 	}
-	if err := rc.optional.finishOptionalSteps(op); err != nil {
+	if err := dc.optional.finishOptionalSteps(op); err != nil {
 		return err
 	}
 	op.syncOptionalPause()
-	if op.run != nil && op.run.Ended() {
-		return rc.recordWorkEnd(op, sight)
-	}
-	if !op.unrecordedStart.IsZero() {
-		if err := rc.starts.recordStartIfDue(op, sight); err != nil {
+	for _, view := range views {
+		if last, err := view(dc, op, sight); last || err != nil {
 			return err
 		}
 	}
-	if rc.stopping.Load() {
-		if op.run != nil {
-			op.run.Stop(rc.detaching.Load())
-		}
-		rc.ends.endOptionalSteps(op, func(r *work.Run) { r.Stop(rc.detaching.Load()) })
-		return nil
+	return nil
+}
+
+// judge carries out what an observation means for an operation. It returns true if nothing more can be done in this
+// reconcile.
+func (dc *decisions) judge(op *operation, x seen) (last bool, err error) {
+	answer, err := dc.ask(op, x)
+	return answer.Last() || !dc.manages(op.id()), err
+}
+
+func (dc *decisions) ask(op *operation, x seen) (decide.Answer, error) {
+	answer := decide.Decide(dc.snapshot(op), x.Observation, dc.env(op))
+	return answer, dc.carryOut(op, x, answer)
+}
+
+// env returns what else a decision reads.
+func (c *core) env(op *operation) decide.Env {
+	e := decide.Env{Draining: c.draining(), Stopping: c.stopping.Load()}
+	if op.run != nil {
+		e.Restart = op.run.Def().Restart()
 	}
-	if op.awaiting[decide.EndWork] != nil {
-		if op.working() {
-			return rc.requests.handleRequests(op, sight.Requests) // only its end counts now
-		}
-		_, err := rc.ends.complete(op, decide.EndWork)
-		return err
+	return e
+}
+
+// carryOut carries out an answer.
+func (dc *decisions) carryOut(op *operation, x seen, answer decide.Answer) error {
+	if carry := dc.effects[answer.Effect]; carry != nil {
+		return carry(op, x, answer)
 	}
-	if live, err := rc.reconcileFiles(op, sight); !live || err != nil {
-		return err
+	return nil
+}
+
+func (dc *decisions) viewEnd(op *operation, sight statefs.Observation) (last bool, err error) {
+	if op.run == nil || !op.run.Ended() {
+		return false, nil
 	}
-	if ended, err := rc.ends.expire(op); ended || err != nil {
-		return err
-	}
-	if err := rc.starts.queueIfDue(op); err != nil {
-		return err
-	}
-	switch {
-	case op.state == statefs.Queued && rc.draining():
-		return nil // left to the next daemon
-	case op.state == statefs.Queued:
-		return rc.reconcileQueued(op)
-	case op.state == statefs.Trailing:
-		return rc.reconcileTrailing(op)
-	}
-	return rc.reconcileActive(op)
+	return true, dc.recordWorkEnd(op, sight)
 }
 
 // recordWorkEnd records the end of work. If a person moved or removed the marker just before, it handles that first,
 // and the next reconcile records the end.
-func (rc *reconciler) recordWorkEnd(op *operation, sight statefs.Observation) error {
-	err := rc.finisher.finish(op)
-	if err == nil && rc.manages(op.id()) {
-		err = rc.optional.beginOptionalSteps(op)
+func (dc *decisions) recordWorkEnd(op *operation, sight statefs.Observation) error {
+	err := dc.finish(op)
+	if err == nil && dc.manages(op.id()) {
+		err = dc.optional.beginOptionalSteps(op)
 		if len(sight.Requests)+len(op.pendingRequests) > 0 || op.run == nil && len(op.awaiting) > 0 {
-			rc.reconcileQueue.enqueue(op.id()) // nothing later in this call handles them
+			dc.reconcileQueue.enqueue(op.id()) // nothing later in this call handles them
 		}
 	}
-	if !errors.Is(err, errMoved) || rc.stopping.Load() {
+	if !errors.Is(err, errMoved) || dc.stopping.Load() {
 		return err
 	}
-	if _, err := rc.compareMarker(op, sight); err != nil {
+	if _, err := dc.viewMarkers(op, sight); err != nil {
 		return err
 	}
 	return errMoved
 }
 
-// reconcileFiles acts on the markers and the requests, and makes the changes durable. It returns false if nothing more
-// can be done in this reconcile.
-func (rc *reconciler) reconcileFiles(op *operation, sight statefs.Observation) (live bool, err error) {
-	rc.markers.setAside(op, sight.Irregular)
-	if there, err := rc.compareMarker(op, sight); err != nil || !there {
-		return false, err
+// finish records how a run ended. It is called again after a full disk.
+func (dc *decisions) finish(op *operation) error {
+	if err := op.run.DiskError(); err != nil {
+		return err // this ends the daemon: the disk failed, not the work
 	}
-	if err := rc.requests.handleRequests(op, sight.Requests); err != nil {
-		return false, err
-	}
-	op.syncOptionalPause()
-	if op.awaiting[decide.StopWork] != nil && op.isStopped() {
-		if _, err := rc.ends.complete(op, decide.StopWork); err != nil {
-			return false, err
+	if op.endCause == "" {
+		if last, err := dc.judge(op, seen{Observation: endOf(op.run)}); last || err != nil {
+			return err
 		}
 	}
-	if !rc.manages(op.id()) {
+	_, err := dc.judge(op, seen{Observation: decide.EndNoted{Cause: op.endCause, Step: op.run.Step() != nil}})
+	return err
+}
+
+func (dc *decisions) viewUnrecordedStart(op *operation, sight statefs.Observation) (last bool, err error) {
+	if !op.unrecordedStart.IsZero() {
+		err = dc.starts.recordStartIfDue(op, sight)
+	}
+	return false, err
+}
+
+func (dc *decisions) viewStop(op *operation, _ statefs.Observation) (last bool, err error) {
+	if !dc.stopping.Load() {
 		return false, nil
 	}
-	return true, rc.requests.commitReconcile(op)
+	return dc.judge(op, seen{Observation: decide.DaemonStops{}})
 }
 
-// reconcileQueued starts a queued operation, unless it waits for its parents, a gate, or the queue.
-func (rc *reconciler) reconcileQueued(op *operation) error {
-	if waits, err := rc.starts.waitsForParents(op); waits || err != nil {
+func (dc *decisions) viewEnding(op *operation, sight statefs.Observation) (last bool, err error) {
+	if op.awaiting[decide.EndWork] == nil {
+		return false, nil
+	}
+	_, err = dc.judge(op, seen{Observation: op.workSeen(false), requests: sight.Requests})
+	return true, err
+}
+
+func (op *operation) workSeen(stopped bool) decide.WorkSeen {
+	return decide.WorkSeen{Stopped: stopped, Optional: len(op.optionalSteps) > 0}
+}
+
+func (dc *decisions) viewMarkers(op *operation, sight statefs.Observation) (last bool, err error) {
+	dc.markers.setAside(op, sight.Irregular)
+	if len(sight.States) > 0 {
+		op.missing = missingMarker{}
+		op.misplaced.Store(false)
+	}
+	return dc.judge(op, seen{Observation: decide.MarkersSeen{States: sight.States}})
+}
+
+// viewRequests sees the requests, then whether a pause has stopped the work, and makes durable what this reconcile has
+// changed so far.
+func (dc *decisions) viewRequests(op *operation, sight statefs.Observation) (last bool, err error) {
+	if err := dc.takeRequests(op, sight.Requests); err != nil {
+		return true, err
+	}
+	op.syncOptionalPause()
+	if err := dc.checkStopped(op); err != nil || !dc.manages(op.id()) {
+		return true, err
+	}
+	return false, dc.requests.commitReconcile(op)
+}
+
+func (dc *decisions) takeRequests(op *operation, asks []statefs.Action) error {
+	return dc.requests.handleRequests(op, asks, func(x seen) error {
+		_, err := dc.judge(op, x)
+		return err
+	})
+}
+
+// checkStopped completes an awaited pause if all work has stopped.
+func (dc *decisions) checkStopped(op *operation) (err error) {
+	if op.awaiting[decide.StopWork] != nil && op.isStopped() {
+		_, err = dc.judge(op, seen{Observation: op.workSeen(true)})
+	}
+	return err
+}
+
+// checkEnded completes an awaited end if no work is left.
+func (dc *decisions) checkEnded(op *operation) (err error) {
+	if op.awaiting[decide.EndWork] != nil && !op.working() {
+		_, err = dc.judge(op, seen{Observation: op.workSeen(false)})
+	}
+	return err
+}
+
+func (dc *decisions) viewLimits(op *operation, _ statefs.Observation) (last bool, err error) {
+	expired, fault := dc.ends.expiredLimit(op)
+	if fault == nil {
+		return false, nil
+	}
+	return dc.judge(op, seen{Observation: expired, fault: fault})
+}
+
+func (dc *decisions) viewDue(op *operation, _ statefs.Observation) (last bool, err error) {
+	if !dc.starts.isDue(op) {
+		return false, nil
+	}
+	return dc.judge(op, seen{Observation: decide.TimeCame{}})
+}
+
+func (dc *decisions) viewUndisturbed(op *operation, _ statefs.Observation) (last bool, err error) {
+	return dc.judge(op, seen{Observation: decide.Undisturbed{}})
+}
+
+// tryStart starts a queued operation, unless it waits for its parents, a gate, or the queue.
+func (dc *decisions) tryStart(op *operation) error {
+	if last, err := dc.viewParents(op); last || err != nil {
 		return err
 	}
-	elsewhere := false
-	if len(op.rec.Steps) > 0 {
-		var err error
-		if elsewhere, err = rc.starts.advanceQueued(op); err != nil {
+	elsewhere, err := dc.advanceQueued(op)
+	if err != nil {
+		return err
+	}
+	if !elsewhere && dc.admission.tryAdmit(op) {
+		if _, err := dc.judge(op, seen{Observation: decide.Admitted{}}); err != nil {
 			return err
 		}
 	}
-	if !elsewhere && rc.admission.tryAdmit(op) {
-		if err := rc.starts.startOperation(op); err != nil {
-			return err
-		}
-	}
-	if !rc.manages(op.id()) {
+	if !dc.manages(op.id()) {
 		return nil
 	}
-	return rc.optional.beginOptionalSteps(op)
+	return dc.optional.beginOptionalSteps(op)
 }
 
-// reconcileActive starts the optional steps that are ready, and records what the work reports.
-func (rc *reconciler) reconcileActive(op *operation) error {
-	if err := rc.optional.beginOptionalSteps(op); err != nil {
+// followWork starts the optional steps that are ready, and records what the work reports.
+func (dc *decisions) followWork(op *operation) error {
+	if err := dc.optional.beginOptionalSteps(op); err != nil {
 		return err
 	}
-	if err := rc.finisher.recordStall(op); err != nil {
-		return err
+	if op.run == nil {
+		return nil
 	}
-	return rc.finisher.recordPhase(op)
+	if stalled := op.run.Stalled(); stalled != (op.rec.StalledAt != nil) {
+		ends := op.run.Def().OnStall != ""
+		if _, err := dc.judge(op, seen{Observation: decide.StallChanged{Stalled: stalled, Ends: ends}}); err != nil {
+			return err
+		}
+	}
+	return dc.finisher.recordPhase(op)
 }
 
-// compareMarker brings the marker and the daemon's knowledge into line. It returns false when
-// nothing more can be done in this reconcile.
-func (rc *reconciler) compareMarker(op *operation, sight statefs.Observation) (bool, error) {
-	found := decide.Markers(op.state, sight.States)
-	if found == decide.Missing {
-		return false, rc.confirmMissingMarker(op)
+// carrier carries out an answer to an observation.
+type carrier func(op *operation, x seen, answer decide.Answer) error
+
+func only(do func(*operation) error) carrier {
+	return func(op *operation, _ seen, _ decide.Answer) error { return do(op) }
+}
+
+func byCause(do func(*operation, statefs.Cause) error) carrier {
+	return func(op *operation, _ seen, answer decide.Answer) error { return do(op, answer.Cause) }
+}
+
+func byAnswer(do func(*operation, decide.Answer) error) carrier {
+	return func(op *operation, _ seen, answer decide.Answer) error { return do(op, answer) }
+}
+
+func ofRequest(do func(*operation, *request, decide.Answer) error) carrier {
+	return func(op *operation, x seen, answer decide.Answer) error { return do(op, x.request, answer) }
+}
+
+// makeEffects returns what carries each effect out. An effect that is not in it does nothing.
+func (dc *decisions) makeEffects() map[decide.Effect]carrier {
+	m, q, e, s, f := dc.markers, dc.requests, dc.ends, dc.starts, dc.finisher
+	return map[decide.Effect]carrier{
+		decide.Confirm:      only(dc.confirmMissingMarker),
+		decide.ObserveAgain: only(func(*operation) error { return errMoved }),
+		decide.RemoveExtra:  m.removeDuplicateMarkers,
+		decide.Undo:         m.undoMove,
+		decide.PutBack:      m.undoRename,
+		decide.Restore:      only(m.restoreMisplaced),
+		decide.Cancel:       dc.cancelMissing,
+		decide.Accept:       dc.acceptMove,
+		decide.AcceptStop:   dc.acceptStop,
+		decide.AcceptStart:  dc.acceptStart,
+		decide.AcceptRetry:  dc.acceptRetry,
+		decide.WaitAgain:    dc.waitAgain,
+		decide.CatchUp:      byCause(dc.catchUpWithMarker),
+		decide.CutOff:       only(f.handleCutOff),
+
+		decide.Ignore:       ofRequest(q.ignoreRequest),
+		decide.Drop:         ofRequest(q.dropRequest),
+		decide.Transition:   ofRequest(q.transitionFor),
+		decide.StopWork:     ofRequest(dc.stopWork),
+		decide.Continue:     ofRequest(q.takePauseBack),
+		decide.EndWork:      ofRequest(dc.endWork),
+		decide.KillWork:     ofRequest(dc.endWork),
+		decide.Prioritize:   ofRequest(q.prioritize),
+		decide.Retry:        ofRequest(q.retry),
+		decide.Step:         ofRequest(dc.stepRequest),
+		decide.TakeRequests: func(op *operation, x seen, _ decide.Answer) error { return dc.takeRequests(op, x.requests) },
+
+		decide.Complete:      byAnswer(e.complete),
+		decide.Finish:        byCause(e.finishAs),
+		decide.Detach:        only(e.detachOperation),
+		decide.Interrupt:     byCause(f.finishInterrupted),
+		decide.GiveUp:        byCause(f.giveUpInterrupted),
+		decide.NoteEnd:       byAnswer(f.noteEnd),
+		decide.CancelStalled: byAnswer(f.noteStalledEnd),
+		decide.NoteFailure:   only(f.noteFailedEnd),
+		decide.GoOn:          byCause(f.goOn),
+		decide.StayPaused:    byCause(f.stayPaused),
+
+		decide.NextStep:     only(dc.nextStep),
+		decide.BeginStep:    s.beginNextStep,
+		decide.QueueStep:    byCause(f.leaveRun),
+		decide.CompleteStep: byAnswer(f.completeStep),
+		decide.FinishSteps:  s.finishRequiredSteps,
+		decide.Gate:         only(s.awaitApproval),
+
+		decide.EndExpired:     e.endExpired,
+		decide.Expire:         e.expire,
+		decide.Due:            byCause(dc.transitionDurably),
+		decide.TryStart:       only(dc.tryStart),
+		decide.Begin:          only(s.startOperation),
+		decide.LeaveToPerson:  s.parentFailed,
+		decide.Trail:          only(dc.trail),
+		decide.FinishOptional: byCause(e.endTrailing),
+		decide.FollowWork:     only(dc.followWork),
+		decide.NoteStall:      only(f.recordStall),
+		decide.EndStalled:     only(f.endStalled),
+		decide.LeaveWork:      only(dc.leaveWork),
 	}
-	op.missing = missingMarker{}
-	op.misplaced.Store(false)
-	switch found { //nolint:exhaustive // a kept marker needs nothing
-	case decide.Extra:
-		return true, rc.markers.removeDuplicateMarkers(op, sight.States)
-	case decide.Moving:
-		return false, errMoved
-	case decide.Moved:
-		return true, rc.acceptManualMove(op, sight.States[0])
+}
+
+func (dc *decisions) stopWork(op *operation, r *request, answer decide.Answer) error {
+	dc.requests.stopWork(op, r, answer)
+	return dc.checkStopped(op)
+}
+
+func (dc *decisions) endWork(op *operation, r *request, answer decide.Answer) error {
+	dc.logLine(op, answer.Line)
+	dc.ends.endWork(op, r, answer)
+	return dc.checkEnded(op)
+}
+
+func (dc *decisions) stepRequest(op *operation, r *request, _ decide.Answer) error {
+	if err := dc.requests.handleStepRequest(op, r); err != nil {
+		return err
 	}
-	return true, nil
+	return dc.checkEnded(op) // a reject ends it
+}
+
+// markers returns the markers of a MarkersSeen.
+func (x seen) markers() []statefs.State {
+	o, _ := x.Observation.(decide.MarkersSeen)
+	return o.States
+}
+
+// leaveWork stops the work with the daemon, or leaves it to its keeper.
+func (dc *decisions) leaveWork(op *operation) error {
+	if op.run != nil {
+		op.run.Stop(dc.detaching.Load())
+	}
+	dc.ends.endOptionalSteps(op, func(r *work.Run) { r.Stop(dc.detaching.Load()) })
+	return nil
 }
 
 // removeDuplicateMarkers removes markers that were created beside the daemon's own. A marker that
 // is being renamed can be seen under both names. Two markers exist only if the names have different
 // identities, or the same identity and a link count of two.
-func (m *markers) removeDuplicateMarkers(op *operation, states []statefs.State) error {
-	for _, state := range states {
+func (m *markers) removeDuplicateMarkers(op *operation, x seen, _ decide.Answer) error {
+	for _, state := range x.markers() {
 		if state == op.state {
 			continue
 		}
@@ -333,62 +552,72 @@ func (m *markers) removeDuplicateMarkers(op *operation, states []statefs.State) 
 	return nil
 }
 
-// acceptManualMove treats a marker that a person renamed as the request it corresponds to, or moves
-// it back.
-func (rc *reconciler) acceptManualMove(op *operation, to statefs.State) error {
-	move := decide.MoveOf(rc.snapshot(op), to)
-	if move.Effect == decide.Undo {
-		return rc.markers.undoMove(op, to)
+// acceptMove takes over a marker that a person has moved already, as the transition that the move requests. The
+// reconcile makes it durable at its end.
+func (dc *decisions) acceptMove(op *operation, x seen, answer decide.Answer) error {
+	dc.noteMove(op, x)
+	if answer.Line != "" {
+		dc.logLine(op, answer.Line)
 	}
-	rc.logger.Info("marker moved manually", "id", op.id(), "from", op.state, "to", to)
-	switch move.Effect { //nolint:exhaustive // the others need nothing more
-	case decide.Retry:
-		return rc.acceptManualRetry(op, to)
-	case decide.WaitAgain:
-		return rc.requests.returnToWaiting(op, move)
-	case decide.StopWork:
-		op.run.Pause()
-	}
-	if move.Line != "" {
-		rc.logLine(op, move.Line)
-	}
-	if err := rc.acceptMove(op, move.Cause); err != nil || move.Effect != decide.Start {
-		return err
-	}
-	return rc.starts.recordInterruption(op)
+	return dc.takeOverMove(op, answer.Cause)
 }
 
-// acceptManualRetry restarts an operation whose marker a person moved to queued, or moves the marker back if a retry is
-// refused.
-func (rc *reconciler) acceptManualRetry(op *operation, to statefs.State) error {
-	if _, err := acts.Check(nil, op.rec, op.state, statefs.Retry, statefs.Args{}); err != nil && op.rec.Lost() {
-		rc.requests.refuse(op, statefs.Retry, err)
-		return rc.markers.undoMove(op, to)
+func (dc *decisions) noteMove(op *operation, x seen) {
+	if to := x.markers(); len(to) > 0 { // not at a start
+		dc.logger.Info("marker moved manually", "id", op.id(), "from", op.state, "to", to[0])
 	}
-	other, err := rc.requests.retryUnlessEqual(op, func() error {
-		rc.requests.clearFailure(op.rec)
-		return rc.acceptMove(op, statefs.CauseRetry)
+}
+
+func (dc *decisions) takeOverMove(op *operation, cause statefs.Cause) error {
+	if err := op.rec.Apply(op.state, cause, dc.owner.Now()); err != nil {
+		return err
+	}
+	dc.enterState(op, op.rec.Status)
+	return nil
+}
+
+// waitAgain moves a marker that a person renamed from paused to running on to where the operation waits.
+func (dc *decisions) waitAgain(op *operation, x seen, answer decide.Answer) error {
+	dc.noteMove(op, x)
+	return dc.requests.returnToWaiting(op, answer)
+}
+
+// acceptStop is acceptMove for a pause of work.
+func (dc *decisions) acceptStop(op *operation, x seen, answer decide.Answer) error {
+	op.run.Pause()
+	return dc.acceptMove(op, x, answer)
+}
+
+// acceptStart is acceptMove for a resume without work: the operation starts through the queue.
+func (dc *decisions) acceptStart(op *operation, x seen, answer decide.Answer) error {
+	if err := dc.acceptMove(op, x, answer); err != nil {
+		return err
+	}
+	return dc.starts.recordInterruption(op)
+}
+
+// acceptRetry is acceptMove for a retry. It moves the marker back if the retry is refused.
+func (dc *decisions) acceptRetry(op *operation, x seen, answer decide.Answer) error {
+	dc.noteMove(op, x)
+	if _, err := acts.Check(nil, op.rec, op.state, statefs.Retry, statefs.Args{}); err != nil && op.rec.Lost() {
+		dc.requests.refuse(op, statefs.Retry, err)
+		return dc.markers.undoMove(op, x, answer)
+	}
+	other, err := dc.requests.retryUnlessEqual(op, func() error {
+		dc.requests.clearFailure(op.rec)
+		return dc.takeOverMove(op, answer.Cause)
 	})
 	if other == nil || err != nil {
 		return err
 	}
-	rc.logLine(op, lineEqual(other.ID))
-	return rc.markers.undoMove(op, to)
+	dc.logLine(op, lineEqual(other.ID))
+	return dc.markers.undoMove(op, x, answer)
 }
 
 // undoMove moves a marker back after a rename that corresponds to no request.
-func (m *markers) undoMove(op *operation, moved statefs.State) error {
+func (m *markers) undoMove(op *operation, x seen, _ decide.Answer) error {
+	moved := x.markers()[0]
 	m.counters.putBack.Add(1)
 	m.logger.Warn("marker put back: this move is not a request", "id", op.id(), "from", op.state, "to", moved)
 	return m.commit(op.id(), change{from: moved, to: op.state}, moveMarker)
-}
-
-// acceptMove takes over a marker that has been moved already. The reconcile makes it durable at its
-// end.
-func (rc *reconciler) acceptMove(op *operation, cause statefs.Cause) error {
-	if err := op.rec.Apply(op.state, cause, rc.owner.Now()); err != nil {
-		return err
-	}
-	rc.enterState(op, op.rec.Status)
-	return nil
 }

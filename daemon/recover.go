@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -241,48 +240,60 @@ func (rv *recovery) settleLost(recs []*statefs.Record, listing statefs.Listing, 
 	if err != nil {
 		return err
 	}
-	accident := 0
-	for i, effect := range decide.LostMarkers(lost, present) {
-		rec, state, file := recs[i], markerOf(recs[i]), cmp.Or(lost[i].Renamed, lost[i].Under)
-		switch effect { //nolint:exhaustive // the others are of requests
-		case decide.Undo:
-			err = rv.commit(rec.ID, change{file: file, to: state}, renameBack)
+	e := decide.Env{Markers: present, Lost: len(lost)}
+	for _, l := range lost {
+		if l.place == decide.Misnamed {
+			e.Misnamed++
+		}
+	}
+	restored := 0
+	for _, l := range lost {
+		rec, state := l.rec, markerOf(l.rec)
+		answer := decide.Decide(decide.Snapshot{State: recordedState(rec)}, decide.MarkerLost{Found: l.place}, e)
+		switch answer.Effect { //nolint:exhaustive // the others are of other observations
+		case decide.PutBack:
+			err = rv.commit(rec.ID, change{file: l.file, to: state}, renameBack)
 		case decide.Restore:
 			err = rv.commit(rec.ID, change{rec: rec, to: state}, restoreMarker)
 		default:
-			err = rv.cancelLost(rec)
+			err = rv.cancelLost(rec, answer)
 		}
 		switch {
 		case err != nil:
 			return fmt.Errorf("restore the marker of %s, or end it: %w", rec.ID, err)
-		case file != "":
+		case l.file != "":
 			rv.counters.putBack.Add(1)
-			rv.logger.Warn("marker put back: it was renamed while no daemon ran", "id", rec.ID, "name", file, "state", state)
-		case effect == decide.Restore:
-			accident++
+			rv.logger.Warn("marker put back: it was renamed while no daemon ran", "id", rec.ID, "name", l.file, "state", state)
+		case answer.Effect == decide.Restore:
+			restored++
 		}
 	}
-	if accident > 0 {
+	if restored > 0 {
 		rv.logger.Warn("all markers were gone; they are restored from the records", "folder", rv.owner.JobsDir(),
-			"count", accident)
+			"count", restored)
 	}
 	return nil
 }
 
-// cancelLost ends an operation whose marker was removed while no daemon ran.
-func (rv *recovery) cancelLost(rec *statefs.Record) error {
-	op := newOperation(rec)
-	rv.setState(op, rec.Status)
+// recordedState returns the state that a live record has: trailing, while its optional steps go on.
+func recordedState(rec *statefs.Record) statefs.State {
 	if rec.Trailing {
-		rv.setState(op, statefs.Trailing)
+		return statefs.Trailing
 	}
-	if rec.Status == statefs.Running || rec.Status == statefs.Paused {
-		rv.logLine(op, decide.CancelLine(statefs.Running))
+	return rec.Status
+}
+
+// cancelLost ends an operation whose marker was removed while no daemon ran.
+func (rv *recovery) cancelLost(rec *statefs.Record, answer decide.Answer) error {
+	op := newOperation(rec)
+	rv.setState(op, recordedState(rec))
+	if answer.Line != "" {
+		rv.logLine(op, answer.Line)
 	}
 	rv.endHeldCommands(rec.ID)
 	if !rec.Trailing {
 		rec.Reason = "marker missing"
 	}
 	rv.logger.Warn("cancelling an operation whose marker was removed while no daemon ran", "id", rec.ID)
-	return rv.ends.finishAs(op, statefs.CauseMarkerMissing)
+	return rv.ends.finishAs(op, answer.Cause)
 }

@@ -26,10 +26,10 @@ func lineNoEffect(ask statefs.Action, state statefs.State) string {
 	return fmt.Sprintf("  %s requested while %s: nothing to do.", ask.Title(), state)
 }
 
-// handleRequests takes the request files and acts on them: cancels first, the others in the order
+// handleRequests takes the request files and has each judged: cancels first, the others in the order
 // in which they were made, so that the last one wins. A request that could not be carried out stays
 // pending for the next reconcile.
-func (q *requests) handleRequests(op *operation, asks []statefs.Action) error {
+func (q *requests) handleRequests(op *operation, asks []statefs.Action, judge func(seen) error) error {
 	if r := op.awaiting[decide.StopWork]; r != nil && op.run == nil { // the work ended before it stopped
 		delete(op.awaiting, decide.StopWork)
 		op.pendingRequests = append(op.pendingRequests, r)
@@ -39,7 +39,8 @@ func (q *requests) handleRequests(op *operation, asks []statefs.Action) error {
 	}
 	for len(op.pendingRequests) > 0 {
 		r := op.pendingRequests[0]
-		if err := q.handleRequest(op, r); err != nil {
+		stale := q.olderThanState(op, r) || alreadyApplied(op.rec, r)
+		if err := judge(seen{Observation: decide.Requested{Action: r.Action, Stale: stale}, request: r}); err != nil {
 			return err
 		}
 		op.pendingRequests = slices.DeleteFunc(op.pendingRequests, func(p *request) bool { return p == r })
@@ -85,56 +86,33 @@ func (q *requests) takeRequests(op *operation, asks []statefs.Action) error {
 	return nil
 }
 
-// handleRequest carries out what a request means for the operation in its present state.
-func (q *requests) handleRequest(op *operation, r *request) error {
-	answer := decide.RequestOf(q.snapshot(op), r.Action, q.olderThanState(op, r) || alreadyApplied(op.rec, r))
-	switch answer.Effect {
-	case decide.None:
-		q.ignoreRequest(op, r)
-	case decide.Drop:
-		return q.drop(op, r)
-	case decide.Merge:
-	case decide.Transition:
-		return q.transitionFor(op, r, answer)
-	case decide.StopWork:
-		return q.stopWork(op, r, answer)
-	case decide.Continue:
-		q.logLine(op, answer.Line)
-		op.run.Resume()
-		op.doneRequests = append(op.doneRequests, op.awaiting[decide.StopWork])
-		delete(op.awaiting, decide.StopWork)
-		r.carriedOut = true
-	case decide.EndWork, decide.KillWork:
-		q.logLine(op, answer.Line)
-		return q.ends.endWork(op, r, answer)
-	case decide.Prioritize:
-		return q.prioritize(op, r)
-	case decide.Retry:
-		return q.retry(op, r, answer)
-	case decide.Step:
-		return q.handleStepRequest(op, r)
-	case decide.Undo, decide.Cancel, decide.Restore, decide.Start, decide.WaitAgain: // of markers
-	}
+// ignoreRequest drops a request that has no effect in the present state, and writes so into the log
+// of the operation.
+func (q *requests) ignoreRequest(op *operation, r *request, _ decide.Answer) error {
+	q.logLine(op, lineNoEffect(r.Action, op.state))
+	q.logger.Info("request has no effect in this state", "id", op.id(), "request", r.Action, "state", op.state)
 	return nil
 }
 
-// ignoreRequest drops a request that has no effect in the present state, and writes so into the log
-// of the operation.
-func (q *requests) ignoreRequest(op *operation, r *request) {
-	q.logLine(op, lineNoEffect(r.Action, op.state))
-	q.logger.Info("request has no effect in this state", "id", op.id(), "request", r.Action, "state", op.state)
+func (q *requests) dropRequest(op *operation, r *request, _ decide.Answer) error {
+	return q.drop(op, r)
 }
 
 // stopWork stops the work first, and renames the marker when it has stopped: paused means that no work is running.
-func (q *requests) stopWork(op *operation, r *request, answer decide.Answer) error {
-	stopped := op.run.Pause()
+func (q *requests) stopWork(op *operation, r *request, answer decide.Answer) {
+	op.run.Pause()
 	q.logLine(op, answer.Line)
 	op.await(decide.StopWork, r, answer.Cause)
 	op.syncOptionalPause()
-	if stopped && op.isStopped() {
-		_, err := q.ends.complete(op, decide.StopWork)
-		return err
-	}
+}
+
+// takePauseBack lets work go on that a pause has not stopped yet.
+func (q *requests) takePauseBack(op *operation, r *request, answer decide.Answer) error {
+	q.logLine(op, answer.Line)
+	op.run.Resume()
+	op.doneRequests = append(op.doneRequests, op.awaiting[decide.StopWork])
+	delete(op.awaiting, decide.StopWork)
+	r.carriedOut = true
 	return nil
 }
 
@@ -171,6 +149,7 @@ func (q *requests) commitReconcile(op *operation) error {
 // returnToWaiting moves a marker that a person renamed from paused to running to the state in which
 // the operation waits for its time.
 func (q *requests) returnToWaiting(op *operation, move decide.Answer) error {
+	op.state = statefs.Paused // a start took it over as running
 	to, err := statefs.Next(statefs.Paused, move.Cause)
 	if err != nil {
 		return err
@@ -252,7 +231,7 @@ func (q *requests) clearFailure(rec *statefs.Record) {
 // prioritize changes the priority of an operation. The record with the new priority is written
 // before the request is dropped, so the priority survives a crash. An operation that is not waiting
 // uses it the next time it waits.
-func (q *requests) prioritize(op *operation, r *request) error {
+func (q *requests) prioritize(op *operation, r *request, _ decide.Answer) error {
 	priority, err := q.requestedPriority(op, r)
 	if err != nil {
 		q.logLine(op, "  Prioritize requested: "+err.Error()+"; nothing is changed.")

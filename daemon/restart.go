@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/daemon/decide"
 	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/files"
@@ -20,18 +21,18 @@ func (f *finisher) handleCutOff(op *operation) error {
 	rec := op.rec
 	cause := statefs.CauseRescued
 	if def, _, err := f.currentWork(rec); err == nil { // without a definition the start fails and reports it
-		now, limit := f.owner.Now(), f.crashLimitOf(def)
-		a := attemptOutcome{code: work.CodeCutOff, uncounted: op.wasPaused()}
-		a.count(def, limit, runStartedAt(rec), now, &rec.Attempts, &rec.Backoff, &rec.DiedAt)
-		if a.isAttempt() {
+		now := f.owner.Now()
+		a := f.judgeAttempt(decide.AttemptFailed{CutOff: true, Uncounted: op.wasPaused()}, def, runStartedAt(rec), now,
+			&rec.Attempts, &rec.Backoff, &rec.DiedAt)
+		if a.Counts {
 			addFailedAttempt(rec, statefs.FailedAttempt{
 				Run: runNumber(rec), Step: currentStepName(rec), Code: work.CodeCutOff,
 				Message: f.optional.cutOffMessage(rec.ID, def, rec.CurrentStep(), cutOffText), At: now,
 			})
 			redoFailed(rec)
 		}
-		if cause = a.nextCause(); cause != statefs.CauseRescued {
-			return f.giveUpCutOff(op, cause, a, def, limit)
+		if cause = a.Cause; cause != statefs.CauseRescued {
+			return f.giveUpCutOff(op, cause, def)
 		}
 	}
 	cutOffStep(rec, f.owner.Now())
@@ -40,11 +41,11 @@ func (f *finisher) handleCutOff(op *operation) error {
 		return err
 	}
 	row.Order = statefs.RecordFirst
-	err = f.carryOut(op, row)
+	err = f.makeTransition(op, row)
 	if files.DiskFull(err) { // with a full disk the operation can still be controlled
 		op.rec.Rescues++
 		row.Order = statefs.MarkerFirst
-		return f.carryOut(op, row)
+		return f.makeTransition(op, row)
 	}
 	return err
 }
@@ -57,18 +58,16 @@ func (op *operation) wasPaused() bool {
 
 // giveUpCutOff ends an operation whose work was cut off and does not begin again, or leaves it to a
 // person.
-func (f *finisher) giveUpCutOff(op *operation, cause statefs.Cause, a attemptOutcome, def *catalog.Definition,
-	limit catalog.CrashLimit,
-) error {
+func (f *finisher) giveUpCutOff(op *operation, cause statefs.Cause, def *catalog.Definition) error {
 	message := cutOffText
 	switch {
 	case cause == statefs.CauseNeedsPerson:
 		redoFailed(op.rec)
-		op.rec.Reason = crashReason(limit)
-	case a.restart == catalog.RestartFail:
+		op.rec.Reason = crashReason(f.crashLimitOf(def))
+	case def.Restart() == catalog.RestartFail:
 		message += ", and the job does not let it begin again"
 	default:
-		message += fmt.Sprintf(", and its attempts (%d) are used up", a.maxAttempts)
+		message += fmt.Sprintf(", and its attempts (%d) are used up", def.Retry.MaxAttempts)
 	}
 	return f.failCutOff(op, cause, f.optional.cutOffMessage(op.id(), def, op.rec.CurrentStep(), message))
 }

@@ -126,7 +126,7 @@ func (q *requests) persistAction(op *operation, cause statefs.Cause) error {
 		return err
 	}
 	row.Order = statefs.RecordFirst // the record has the request
-	return q.carryOut(op, row)
+	return q.makeTransition(op, row)
 }
 
 // retryStep retries the current step of the operation, goes back to an earlier one, or retries an
@@ -134,14 +134,12 @@ func (q *requests) persistAction(op *operation, cause statefs.Cause) error {
 func (q *requests) retryStep(op *operation, a *stepAction) error {
 	target := steps.Find(op.rec.Steps, a.target)
 	if target == nil {
-		q.ignoreRequest(op, a.request)
-		return nil
+		return q.ignoreRequest(op, a.request, decide.Answer{})
 	}
 	line := fmt.Sprintf("retry of step %s requested%s", a.target, a.bySuffix())
 	if target.Status.Done() {
 		if a.def == nil {
-			q.ignoreRequest(op, a.request) // the steps that depend on it are not known
-			return nil
+			return q.ignoreRequest(op, a.request, decide.Answer{}) // the steps that depend on it are not known
 		}
 		line = fmt.Sprintf("back to step %s requested%s", a.target, a.bySuffix())
 	}
@@ -263,5 +261,6 @@ func (q *requests) reject(op *operation, a *stepAction) error {
 	_ = s.Apply(steps.CauseReject) // it is pending
 	q.logLine(op, "  "+capitalize(stream.Printable(message))+".")
 	op.rec = rec
-	return q.ends.endWork(op, a.request, decide.Answer{Effect: decide.EndWork, Cause: statefs.CauseReject})
+	q.ends.endWork(op, a.request, decide.Answer{Effect: decide.EndWork, Cause: statefs.CauseReject})
+	return nil
 }

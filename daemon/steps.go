@@ -146,38 +146,42 @@ func (s *starts) logSkipped(op *operation, names []string) {
 	}
 }
 
+// stepAhead is what follows in an operation with steps.
+type stepAhead struct {
+	def     *catalog.Definition
+	params  catalog.Params
+	skipped []string
+}
+
 // advanceQueued advances the steps of a queued operation. It returns true if the operation no
 // longer belongs in the queue: it is at a gate, all steps are done, or a step failed.
-func (s *starts) advanceQueued(op *operation) (elsewhere bool, err error) {
-	def, params, err := s.definition(op.rec)
+func (dc *decisions) advanceQueued(op *operation) (elsewhere bool, err error) {
+	if len(op.rec.Steps) == 0 {
+		return false, nil
+	}
+	def, params, err := dc.definition(op.rec)
 	if err != nil {
 		return false, nil //nolint:nilerr // its start fails too and reports the error
 	}
-	move, skipped, err := s.passSkippedSteps(op, def, params)
+	move, skipped, err := dc.starts.passSkippedSteps(op, def, params)
 	if err != nil {
-		return true, s.leaveStepToPerson(op, err, "manual")
+		return true, dc.starts.leaveStepToPerson(op, err, "manual")
 	}
 	if len(skipped) > 0 {
 		noteMilestone(op.rec, def)
-		if err := s.persist(op); err != nil {
+		if err := dc.persist(op); err != nil {
 			return true, err
 		}
-		s.logSkipped(op, skipped)
+		dc.starts.logSkipped(op, skipped)
 	}
-	switch move {
-	case steps.Gate:
-		return true, s.awaitApproval(op)
-	case steps.Over:
-		return true, s.finishRequiredSteps(op, def)
-	case steps.Start, steps.Wait:
-	}
-	return false, nil
+	answer, err := dc.ask(op, seen{Observation: decide.StepReached{Move: move}, ahead: stepAhead{def: def}})
+	return answer.Effect != decide.None, err
 }
 
 // nextStep goes on after a step that is done. If the next step needs the same lane and limits it
 // begins at once; otherwise the operation goes to the queue, to the gate or to its end.
-func (s *starts) nextStep(op *operation) error {
-	def, params, err := s.definition(op.rec)
+func (dc *decisions) nextStep(op *operation) error {
+	def, params, err := dc.definition(op.rec)
 	if isTransient(err) {
 		return err
 	}
@@ -188,44 +192,26 @@ func (s *starts) nextStep(op *operation) error {
 	var move steps.Move
 	var skipped []string
 	if err == nil {
-		move, skipped, err = s.passSkippedSteps(op, def, params)
+		move, skipped, err = dc.starts.passSkippedSteps(op, def, params)
 	}
 	if err != nil {
-		return s.leaveStepToPerson(op, err, "manual")
+		return dc.starts.leaveStepToPerson(op, err, "manual")
 	}
 	noteMilestone(op.rec, def)
 	nextLane, nextLimits := op.rec.LaneAndLimits()
-	goesOn := move == steps.Start && op.state == statefs.Running && len(op.awaiting) == 0
-	if goesOn && nextLane == lane && equalSets(limits, nextLimits) && !s.draining() && !s.stopping.Load() {
-		return s.beginNextStep(op, def, params, skipped)
+	reached := decide.StepReached{Move: move, Done: true, SamePlaces: nextLane == lane && equalSets(limits, nextLimits)}
+	answer := decide.Decide(dc.snapshot(op), reached, dc.env(op))
+	if answer.Effect != decide.BeginStep { // which logs them once its record is durable
+		dc.starts.logSkipped(op, skipped)
 	}
-	s.logSkipped(op, skipped)
-	live := true
-	switch {
-	case move == steps.Over:
-		return s.finishRequiredSteps(op, def)
-	case op.awaiting[decide.EndWork] != nil:
-		live, err = s.ends.complete(op, decide.EndWork) // the step had ended before
-	case op.state == statefs.Paused:
-		op.unsaved = true // a resume continues it
-	case op.awaiting[decide.StopWork] != nil:
-		live, err = s.ends.complete(op, decide.StopWork)
-	case move == steps.Gate:
-		return s.awaitApproval(op)
-	default:
-		err = s.transition(op, statefs.CauseNextStep)
-	}
-	if err != nil || !live {
-		return err
-	}
-	return s.finishRun(op)
+	return dc.carryOut(op, seen{ahead: stepAhead{def, params, skipped}}, answer)
 }
 
 // beginNextStep begins the next step with the lane and limits of the finished step.
 //
 // The order is: record with the end and the start, sync, work. So after a crash either the first
 // step ran last, and its end is found again, or the second one may have started.
-func (s *starts) beginNextStep(op *operation, def *catalog.Definition, params catalog.Params, skipped []string) error {
+func (s *starts) beginNextStep(op *operation, x seen, _ decide.Answer) error {
 	begun, err := s.fdBudget.reserve(s.owner.Descriptors.ForWork) // the operation holds its places
 	if err != nil {
 		return err
@@ -245,13 +231,13 @@ func (s *starts) beginNextStep(op *operation, def *catalog.Definition, params ca
 	op.rec, op.run, op.endCause, op.unsaved = &rec, nil, "", false
 	ended.Acknowledge()
 	s.publishRecord(op)
-	s.logSkipped(op, skipped)
+	s.logSkipped(op, x.ahead.skipped)
 	at := rec.CurrentStep()
-	task, err := stepWork(def, at.Name)
+	task, err := stepWork(x.ahead.def, at.Name)
 	if err != nil {
 		return s.leaveStepToPerson(op, err, "manual")
 	}
-	return s.beginRun(op, task, params, begun)
+	return s.beginRun(op, task, x.ahead.params, begun)
 }
 
 // beginRun begins the work of a run that is already in the record.

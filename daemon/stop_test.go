@@ -51,7 +51,7 @@ func TestFailedAttemptIsWrittenBeforeTheRename(t *testing.T) {
 			must(t, rec.Apply(statefs.Queued, statefs.CauseStart, time.Now()))
 			op := &operation{ident: rec.ID, activeState: newActiveState(rec), state: statefs.Running}
 			for range 2 { // the marker is still queued, so the rename fails
-				if err := d.continueAfterFailure(op, cause); !errors.Is(err, errMoved) {
+				if err := d.goOn(op, cause); !errors.Is(err, errMoved) {
 					t.Fatal(err)
 				}
 			}

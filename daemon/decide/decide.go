@@ -1,122 +1,184 @@
-// Package decide says what facts mean for an operation: what its markers, the rename of one and a request do to it,
-// where it belongs in the queue, and what its record is when it ends. Each decision is a function of data alone, so a
-// table test covers it. The daemon collects the facts before and carries out the answer after.
+// Package decide says what an observation means for an operation: [Decide] reads what is known of the operation, what
+// was seen and what else counts, and answers with one effect. It is a function of data alone, so rows test it. The
+// daemon observes before and carries the answer out after; no other package judges the state of an operation.
+//
+//	observation                                      possible effects
+//	MarkersSeen     the markers in jobs/             None, Confirm, ObserveAgain, RemoveExtra; of a rename by a
+//	                                                 person Undo, Accept, AcceptStop, AcceptStart, AcceptRetry, WaitAgain
+//	MarkerGone      its marker is gone, confirmed    PutBack, Restore, Cancel
+//	MarkerLost      a start did not find its marker  PutBack, Restore, Cancel
+//	Found           a start takes it over            None, WaitAgain, CutOff, CatchUp
+//	Requested       a request                        Ignore, Drop, Merge, Transition, StopWork, Continue, EndWork,
+//	                                                 KillWork, Prioritize, Retry, Step
+//	WorkSeen        how its work stands              None, TakeRequests, Complete, Finish
+//	WorkEnded       its run has ended                Detach, Interrupt, GiveUp, NoteEnd, NoteFailure, CancelStalled
+//	AttemptFailed   a run failed or was cut off      NoteEnd, PlanRetry
+//	RetryPlanned    when it can be tried again       NoteEnd
+//	EndNoted        what its record says of the end  NextStep, GoOn, StayPaused, Finish
+//	StepReached     the step that comes next         None, BeginStep, FinishSteps, Gate, QueueStep, StayPaused,
+//	                                                 CompleteStep, Finish
+//	LimitExpired    a deadline has passed            None, EndExpired, Expire
+//	TimeCame        no time is ahead of it           None, Due
+//	Undisturbed     nothing else happened to it      Wait, TryStart, Trail, FollowWork
+//	ParentSeen      whether and how a parent ended   None, Wait, LeaveToPerson
+//	Admitted        the queue lets it start          None, Begin
+//	OptionalSeen    its optional steps               Wait, FinishOptional
+//	StallChanged    its work stalls or moves again   NoteStall, EndStalled
+//	DaemonStops     the daemon stops                 LeaveWork
+//
+// [End] and [EndTrailing] complete the record of an operation whose end is decided. [StandingOf] is its place in the
+// queue, which follows from its state.
 package decide
 
 import (
-	"slices"
-	"time"
-
-	"github.com/jobdir/jobdir/daemon/queue"
+	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// Operation is what the daemon knows of an operation.
-type Operation struct {
+// Snapshot is what the daemon knows of an operation.
+type Snapshot struct {
 	State    statefs.State
 	Ended    bool           // the daemon manages it no longer
 	HasSteps bool           // its job has steps
 	Working  bool           // its main work exists: that of its job, or of its current required step
 	Pausing  bool           // a pause waits for the work to stop
 	Ending   statefs.Action // the request that waits for the work to end, such as a cancel, "" for none
+	EndCause statefs.Cause  // of the transition that this request makes
 	Resume   statefs.Cause  // how a resume without work goes on
 }
 
-// ResumeCause returns the cause with which a resume moves an operation without work: back to its waiting state if it
-// is not due yet, else into the queue.
-func ResumeCause(rec *statefs.Record, now time.Time) statefs.Cause {
-	switch {
-	case rec.DueAt == nil || !rec.DueAt.After(now):
-		return statefs.CauseRelease
-	case rec.Starts > 0:
-		return statefs.CauseRetryLater
-	}
-	return statefs.CauseNotYet
+// Env is what else a decision reads.
+type Env struct {
+	Draining, Stopping bool // the daemon starts nothing more; it stops
+
+	// Attempts and MaxAttempts count the failed attempts before, and the number that the job allows.
+	Attempts, MaxAttempts int
+	// Deaths counts the deaths within the period of the crash limit, if this is one of them; Burst is the limit.
+	Deaths, Burst int
+	Restart       catalog.Restart // the rule of the job for work that was cut off
+
+	// Markers, Lost and Misnamed count, at a start, the markers in jobs/, the live records without one, and those of
+	// them whose marker has another name.
+	Markers, Lost, Misnamed int
 }
 
-// Marker is what the observed markers of an operation mean.
-type Marker uint8
+// Effect is what the daemon does because of an observation.
+type Effect string
 
-// The meanings.
+// The effects.
 const (
-	Missing Marker = iota // none exists
-	Kept                  // the marker of the daemon exists, alone
-	Extra                 // others exist beside the marker of the daemon
-	Moved                 // a person renamed it
-	Moving                // it is being renamed: observe it again
+	None Effect = "none"
+	Wait Effect = "wait" // nothing more can be done
+
+	Confirm      Effect = "confirm"       // the marker is missing: observe again later, then MarkerGone
+	ObserveAgain Effect = "observe again" // the marker is being renamed
+	RemoveExtra  Effect = "remove extra"  // remove the markers beside its own
+	Undo         Effect = "undo"          // rename the marker back
+	PutBack      Effect = "put back"      // give a file with a wrong name the name of the marker again
+	Restore      Effect = "restore"       // make the marker again
+	Cancel       Effect = "cancel"        // cancel an operation whose marker was removed
+	Accept       Effect = "accept"        // the rename was the transition by Cause
+	AcceptStop   Effect = "accept, stop"  // the same, and the work is stopped
+	AcceptStart  Effect = "accept, start" // the same, and the work is started through the queue
+	AcceptRetry  Effect = "accept, retry" // the same, unless the retry is refused
+	WaitAgain    Effect = "wait again"    // move the marker on by Cause, to where the operation waits for its time
+	CatchUp      Effect = "catch up"      // record the transition by Cause, which only the marker shows
+	CutOff       Effect = "cut off"       // its work is gone with an earlier daemon: then AttemptFailed
+
+	Ignore     Effect = "ignore"     // the log says that there is nothing to do
+	Drop       Effect = "drop"       // nothing, without a line
+	Merge      Effect = "merge"      // the request takes the place of the same one under way
+	Transition Effect = "transition" // by Cause
+	StopWork   Effect = "stop work"  // stop the work, and make the transition when it has stopped
+	Continue   Effect = "continue"   // take the pause back, which the work has not reached
+	EndWork    Effect = "end work"   // end the work, and make the transition when it has ended
+	KillWork   Effect = "kill work"  // the same without a grace period
+	Prioritize Effect = "prioritize"
+	Retry      Effect = "retry" // a transition, unless it is refused
+	Step       Effect = "step"  // package acts decides by the steps and the arguments
+
+	TakeRequests Effect = "take requests" // only requests count before the work has ended
+	Complete     Effect = "complete"      // make the transition by Cause, if any, that a request waits for
+	CompleteStep Effect = "complete step" // the same, after a step
+	Finish       Effect = "finish"        // end the operation by Cause
+
+	Detach        Effect = "detach"         // the command goes on without the daemon
+	Interrupt     Effect = "interrupt"      // leave it to the next daemon; a Cause brings it back to the queue
+	GiveUp        Effect = "give up"        // it was cut off, and its job does not let it begin again
+	NoteEnd       Effect = "note end"       // the run ended by Cause: then EndNoted
+	NoteFailure   Effect = "note failure"   // the run failed: then AttemptFailed
+	CancelStalled Effect = "cancel stalled" // the run ended by Cause, because it had stalled
+	PlanRetry     Effect = "plan retry"     // find out when it can be tried again: then RetryPlanned
+	GoOn          Effect = "go on"          // the operation goes on without its run, by Cause
+	StayPaused    Effect = "stay paused"    // the run is over, by Cause or because its step is done
+
+	NextStep    Effect = "next step"    // a step is done: then StepReached
+	BeginStep   Effect = "begin step"   // at once, with the lane and limits of the step before
+	QueueStep   Effect = "queue step"   // through the queue
+	FinishSteps Effect = "finish steps" // all required steps are done
+	Gate        Effect = "gate"         // wait for an approval
+
+	EndExpired     Effect = "end expired"     // end the work, whose time is over
+	Expire         Effect = "expire"          // end the operation, whose time is over
+	Due            Effect = "due"             // bring it into the queue
+	TryStart       Effect = "try to start"    // ParentSeen, StepReached and Admitted tell whether it starts
+	Begin          Effect = "begin"           // start its work
+	LeaveToPerson  Effect = "leave to person" // a parent has not succeeded
+	Trail          Effect = "trail"           // run optional steps: then OptionalSeen
+	FinishOptional Effect = "finish optional" // the last optional step has ended
+	FollowWork     Effect = "follow work"     // run optional steps, and record what the work reports
+	NoteStall      Effect = "note stall"      // the record tells that the work stalls or moves again
+	EndStalled     Effect = "end stalled"     // the same, and the work is ended
+	LeaveWork      Effect = "leave work"      // stop the work with the daemon, or leave it to its keeper
 )
 
-// Markers compares the observed markers of an operation with its state in memory.
-func Markers(state statefs.State, seen []statefs.State) Marker {
-	switch own := slices.Contains(seen, state); {
-	case len(seen) == 0:
-		return Missing
-	case own && len(seen) == 1:
-		return Kept
-	case own:
-		return Extra
-	case len(seen) > 1:
-		return Moving
-	}
-	return Moved
+// last are the effects after which a reconcile ends.
+var last = map[Effect]bool{
+	Wait: true, Confirm: true, TakeRequests: true, Expire: true, LeaveToPerson: true, LeaveWork: true,
+	Detach: true, Interrupt: true, GiveUp: true,
 }
 
-// Standing is the place of an operation in the queue as of its last reconcile. The queue may have admitted it since.
-type Standing uint8
+// Answer is what the daemon does because of an observation.
+type Answer struct {
+	Effect Effect
+	Cause  statefs.Cause // of the transition
+	Line   string        // for the log of the operation, "" for none
+	// Awaited is the effect for which a request has waited that is complete: StopWork or EndWork.
+	Awaited Effect
 
-// The standings.
-const (
-	Outside Standing = iota
-	Waiting
-	Holding
-	KeepsTurn // cannot start and keeps the turn for its key
-)
-
-// StandingOf returns the standing that follows from the state of an operation, whose present one is now. An operation
-// that waits or is admitted keeps its standing while it is queued: its admission decides. shares means that an optional
-// step uses its places.
-func StandingOf(o Operation, now Standing, shares bool, key string, order queue.KeyOrder) Standing {
-	turn := KeepsTurn
-	if key == "" || order == queue.AnyOrder {
-		turn = Outside
-	}
-	switch {
-	case o.Ended:
-		return Outside
-	case o.State == statefs.Queued && !o.Working:
-		// Under ByPriority, an operation that waits for its parents has no turn: they may use the same key.
-		if now == Waiting || now == Holding || order == queue.ByPriority {
-			return now
-		}
-		return turn
-	case o.State == statefs.Running, o.Working, shares:
-		return Holding
-	case o.State == statefs.Trailing:
-		return Outside
-	}
-	return turn
+	// Of a run that failed: it counts as an attempt, as a death; a person must act because of the deaths.
+	Counts, Dies, Crashed bool
 }
 
-// Lost is a live record whose marker a start did not find.
-type Lost struct {
-	Renamed string // the name of its file, which is its bare ID or has an unknown ending, "" for none
-	Under   string // the marker of another operation that is its file, "" for none
+// Last reports whether nothing more can be done in this reconcile.
+func (a Answer) Last() bool { return last[a.Effect] }
+
+// Decide returns what an observation means for an operation.
+func Decide(s Snapshot, o Observation, e Env) Answer { return o.decide(s, e) }
+
+// cancelLine returns the line in the log for the cancel of an operation in a state.
+func cancelLine(state statefs.State) string {
+	if state == statefs.Paused {
+		return "  Cancel requested while paused, stopping..."
+	}
+	return "  Cancel requested, stopping..."
 }
 
-// LostMarkers returns what a start does about live records without a marker, where found markers exist. If every marker
-// is gone, and there was more than one, this is taken for an accident and no cancel.
-func LostMarkers(lost []Lost, found int) []Effect {
-	effects := make([]Effect, len(lost))
-	accident := found == 0 && len(lost) > 1 && !slices.ContainsFunc(lost, func(l Lost) bool { return l.Renamed != "" })
-	for i, l := range lost {
-		switch {
-		case l.Renamed != "":
-			effects[i] = Undo
-		case l.Under != "", accident:
-			effects[i] = Restore
-		default:
-			effects[i] = Cancel
-		}
-	}
-	return effects
+var lines = map[statefs.Cause]string{
+	statefs.CausePause:      "  Pause requested, pausing...",
+	statefs.CauseResume:     "  Resume requested, resuming...",
+	statefs.CauseRelease:    "  Resume requested, resuming...",
+	statefs.CauseNotYet:     "  Resume requested, waiting for its time again...",
+	statefs.CauseRetryLater: "  Resume requested, waiting for its time again...",
+	statefs.CauseRetry:      "  Retry requested, starting again...",
 }
+
+func answer(effect Effect, cause statefs.Cause) Answer {
+	return Answer{Effect: effect, Cause: cause, Line: lines[cause]}
+}
+
+// by returns an effect with a cause that no line announces.
+func by(effect Effect, cause statefs.Cause) Answer { return Answer{Effect: effect, Cause: cause} }
+
+// do returns an effect without a cause.
+func do(effect Effect) Answer { return Answer{Effect: effect} }

@@ -185,8 +185,8 @@ var mutants = []mutant{
 		"TestRandomGraphs", "./statefs/steps", false,
 	},
 	{
-		"a cancel between two steps is forgotten", "daemon/steps.go",
-		"op.state == statefs.Running && len(op.awaiting) == 0", "op.state == statefs.Running",
+		"a cancel between two steps is forgotten", "daemon/decide/work.go",
+		`awaited := s.Pausing || s.Ending != ""`, "awaited := false",
 		"TestCancelBetweenSteps", "./daemon", false,
 	},
 	{
