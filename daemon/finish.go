@@ -430,7 +430,10 @@ func (e *ends) releaseWaiters(op *operation) {
 
 // endWork ends the work of an operation for a request, without a grace period if the effect is decide.KillWork. The
 // request takes effect when the work has ended. The code of a handler cannot be killed: its context ends.
-func (e *ends) endWork(op *operation, r *request, answer decide.Answer) {
+func (e *ends) endWork(op *operation, r *request, answer decide.Answer) error {
+	if answer.Line != "" {
+		e.logLine(op, answer.Line)
+	}
 	op.await(decide.EndWork, r, answer.Cause)
 	end, why := (*work.Run).End, work.ErrorOf(answer.Cause)
 	if answer.Effect == decide.KillWork {
@@ -440,6 +443,7 @@ func (e *ends) endWork(op *operation, r *request, answer decide.Answer) {
 	if op.run != nil {
 		end(op.run, why)
 	}
+	return nil
 }
 
 // complete makes the transition of an awaited request; without a cause there is nothing more to do.

@@ -357,7 +357,10 @@ func (dc *decisions) cancelMissing(op *operation, _ seen, answer decide.Answer) 
 	if err := dc.markers.restoreMarker(op); err != nil {
 		return err
 	}
-	return dc.endWork(op, &request{TakenRequest: dc.requests.requestCancel(op)}, answer)
+	if err := dc.ends.endWork(op, &request{TakenRequest: dc.requests.requestCancel(op)}, answer); err != nil {
+		return err
+	}
+	return dc.checkEnded(op)
 }
 
 // requestCancel makes the cancel request that the removal of a marker means, and takes it. The

@@ -324,8 +324,10 @@ func (dc *decisions) viewRequests(op *operation, sight statefs.Observation) (las
 
 func (dc *decisions) takeRequests(op *operation, asks []statefs.Action) error {
 	return dc.requests.handleRequests(op, asks, func(x seen) error {
-		_, err := dc.judge(op, x)
-		return err
+		if _, err := dc.judge(op, x); err != nil {
+			return err
+		}
+		return dc.checkEnded(op)
 	})
 }
 
@@ -432,10 +434,10 @@ func (dc *decisions) makeEffects() map[decide.Effect]carrier {
 		decide.Restore:      only(m.restoreMisplaced),
 		decide.Cancel:       dc.cancelMissing,
 		decide.Accept:       dc.acceptMove,
-		decide.AcceptStop:   dc.acceptStop,
-		decide.AcceptStart:  dc.acceptStart,
-		decide.AcceptRetry:  dc.acceptRetry,
-		decide.WaitAgain:    dc.waitAgain,
+		decide.AcceptStop:   dc.acceptMove,
+		decide.AcceptStart:  dc.acceptMove,
+		decide.AcceptRetry:  dc.acceptMove,
+		decide.WaitAgain:    dc.acceptMove,
 		decide.CatchUp:      byCause(dc.catchUpWithMarker),
 		decide.CutOff:       only(f.handleCutOff),
 
@@ -444,11 +446,11 @@ func (dc *decisions) makeEffects() map[decide.Effect]carrier {
 		decide.Transition:   ofRequest(q.transitionFor),
 		decide.StopWork:     ofRequest(dc.stopWork),
 		decide.Continue:     ofRequest(q.takePauseBack),
-		decide.EndWork:      ofRequest(dc.endWork),
-		decide.KillWork:     ofRequest(dc.endWork),
+		decide.EndWork:      ofRequest(e.endWork),
+		decide.KillWork:     ofRequest(e.endWork),
 		decide.Prioritize:   ofRequest(q.prioritize),
 		decide.Retry:        ofRequest(q.retry),
-		decide.Step:         ofRequest(dc.stepRequest),
+		decide.Step:         ofRequest(q.handleStepRequest),
 		decide.TakeRequests: func(op *operation, x seen, _ decide.Answer) error { return dc.takeRequests(op, x.requests) },
 
 		decide.Complete:      byAnswer(e.complete),
@@ -487,19 +489,6 @@ func (dc *decisions) makeEffects() map[decide.Effect]carrier {
 func (dc *decisions) stopWork(op *operation, r *request, answer decide.Answer) error {
 	dc.requests.stopWork(op, r, answer)
 	return dc.checkStopped(op)
-}
-
-func (dc *decisions) endWork(op *operation, r *request, answer decide.Answer) error {
-	dc.logLine(op, answer.Line)
-	dc.ends.endWork(op, r, answer)
-	return dc.checkEnded(op)
-}
-
-func (dc *decisions) stepRequest(op *operation, r *request, _ decide.Answer) error {
-	if err := dc.requests.handleStepRequest(op, r); err != nil {
-		return err
-	}
-	return dc.checkEnded(op) // a reject ends it
 }
 
 // markers returns the markers of a MarkersSeen.
@@ -555,17 +544,24 @@ func (m *markers) removeDuplicateMarkers(op *operation, x seen, _ decide.Answer)
 // acceptMove takes over a marker that a person has moved already, as the transition that the move requests. The
 // reconcile makes it durable at its end.
 func (dc *decisions) acceptMove(op *operation, x seen, answer decide.Answer) error {
-	dc.noteMove(op, x)
-	if answer.Line != "" {
-		dc.logLine(op, answer.Line)
-	}
-	return dc.takeOverMove(op, answer.Cause)
-}
-
-func (dc *decisions) noteMove(op *operation, x seen) {
 	if to := x.markers(); len(to) > 0 { // not at a start
 		dc.logger.Info("marker moved manually", "id", op.id(), "from", op.state, "to", to[0])
 	}
+	switch answer.Effect { //nolint:exhaustive // the others need nothing more
+	case decide.AcceptRetry:
+		return dc.acceptRetry(op, x, answer)
+	case decide.WaitAgain:
+		return dc.requests.returnToWaiting(op, answer)
+	case decide.AcceptStop:
+		op.run.Pause()
+	}
+	if answer.Line != "" {
+		dc.logLine(op, answer.Line)
+	}
+	if err := dc.takeOverMove(op, answer.Cause); err != nil || answer.Effect != decide.AcceptStart {
+		return err
+	}
+	return dc.starts.recordInterruption(op)
 }
 
 func (dc *decisions) takeOverMove(op *operation, cause statefs.Cause) error {
@@ -576,29 +572,9 @@ func (dc *decisions) takeOverMove(op *operation, cause statefs.Cause) error {
 	return nil
 }
 
-// waitAgain moves a marker that a person renamed from paused to running on to where the operation waits.
-func (dc *decisions) waitAgain(op *operation, x seen, answer decide.Answer) error {
-	dc.noteMove(op, x)
-	return dc.requests.returnToWaiting(op, answer)
-}
-
-// acceptStop is acceptMove for a pause of work.
-func (dc *decisions) acceptStop(op *operation, x seen, answer decide.Answer) error {
-	op.run.Pause()
-	return dc.acceptMove(op, x, answer)
-}
-
-// acceptStart is acceptMove for a resume without work: the operation starts through the queue.
-func (dc *decisions) acceptStart(op *operation, x seen, answer decide.Answer) error {
-	if err := dc.acceptMove(op, x, answer); err != nil {
-		return err
-	}
-	return dc.starts.recordInterruption(op)
-}
-
-// acceptRetry is acceptMove for a retry. It moves the marker back if the retry is refused.
+// acceptRetry restarts an operation whose marker a person moved to queued, or moves the marker back if a retry is
+// refused.
 func (dc *decisions) acceptRetry(op *operation, x seen, answer decide.Answer) error {
-	dc.noteMove(op, x)
 	if _, err := acts.Check(nil, op.rec, op.state, statefs.Retry, statefs.Args{}); err != nil && op.rec.Lost() {
 		dc.requests.refuse(op, statefs.Retry, err)
 		return dc.markers.undoMove(op, x, answer)

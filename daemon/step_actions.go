@@ -43,7 +43,7 @@ func (q *requests) refuse(op *operation, ask statefs.Action, why error) {
 }
 
 // handleStepRequest carries out a request about a step.
-func (q *requests) handleStepRequest(op *operation, r *request) error {
+func (q *requests) handleStepRequest(op *operation, r *request, _ decide.Answer) error {
 	args, err := statefs.ParseArgs(r.At.Args)
 	if r.At.Malformed {
 		err = errors.New(`its file has something in it that is no JSON object: leave it empty, or write one as {"step": "split", "reason": "why"}`)
@@ -261,6 +261,5 @@ func (q *requests) reject(op *operation, a *stepAction) error {
 	_ = s.Apply(steps.CauseReject) // it is pending
 	q.logLine(op, "  "+capitalize(stream.Printable(message))+".")
 	op.rec = rec
-	q.ends.endWork(op, a.request, decide.Answer{Effect: decide.EndWork, Cause: statefs.CauseReject})
-	return nil
+	return q.ends.endWork(op, a.request, decide.Answer{Effect: decide.EndWork, Cause: statefs.CauseReject})
 }
