@@ -248,7 +248,7 @@ func TestDecisionsArePure(t *testing.T) {
 }
 
 // TestOnlyDecideJudges: what the state of an operation means for it is in package decide. The reconcile names no state
-// and no cause, and the tables that lead from a state to another one are read in few places.
+// and no cause and carries out every effect. The tables that lead from a state to another one are read in few places.
 func TestOnlyDecideJudges(t *testing.T) {
 	t.Parallel()
 	tables := map[string][]string{
@@ -257,12 +257,24 @@ func TestOnlyDecideJudges(t *testing.T) {
 		"TransitionFrom":  {"daemon/commit.go", "daemon/restart.go", "daemon/step_actions.go"}, // the order of its writes
 		"InterpretMarker": {"daemon/adopt.go"},
 	}
+	effects := map[string]bool{}
+	carried := map[string]bool{"None": true, "Wait": true, "Merge": true, "PlanRetry": true}
 	states := strings.Fields("Scheduled Queued Running Paused WaitingApproval FailedRetryable FailedManual Trailing")
 	for _, f := range goFiles(t) {
-		if f.test || f.dir != "daemon" {
+		if f.test || f.dir != "daemon" && f.name != "daemon/decide/decide.go" {
 			continue
 		}
 		ast.Inspect(f.ast, func(node ast.Node) bool {
+			if spec, ok := node.(*ast.ValueSpec); ok {
+				if of, ok := spec.Type.(*ast.Ident); ok && of.Name == "Effect" {
+					effects[spec.Names[0].Name] = true
+				}
+			}
+			if pair, ok := node.(*ast.KeyValueExpr); ok && f.name == "daemon/reconcile.go" {
+				if key, ok := pair.Key.(*ast.SelectorExpr); ok {
+					carried[key.Sel.Name] = true
+				}
+			}
 			n, ok := node.(*ast.SelectorExpr)
 			if !ok {
 				return true
@@ -279,6 +291,14 @@ func TestOnlyDecideJudges(t *testing.T) {
 			}
 			return true
 		})
+	}
+	for effect := range effects {
+		if !carried[effect] {
+			t.Errorf("daemon/reconcile.go carries effect %s of package decide not out", effect)
+		}
+	}
+	if len(effects) < 50 {
+		t.Errorf("package decide has %d effects, want all of them", len(effects))
 	}
 }
 
