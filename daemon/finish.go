@@ -73,7 +73,8 @@ func (f *finisher) noteEnd(op *operation, answer decide.Answer) error {
 	if answer.Counts {
 		op.rec.Attempts++
 	}
-	return f.setEndCause(op, answer.Cause, "")
+	f.setEndCause(op, answer.Cause, "")
+	return nil
 }
 
 // noteStalledEnd records the end of a run that is cancelled because it had stalled.
@@ -85,7 +86,8 @@ func (f *finisher) noteStalledEnd(op *operation, answer decide.Answer) error {
 	op.rec.Reason = "stalled"
 	f.logLine(op, "  Stalled: "+failed.Message+", stopping...")
 	op.rec.Error = f.optional.addLastLine(op.run, op.rec, failed, failed, op.run.LastLine())
-	return f.setEndCause(op, answer.Cause, "")
+	f.setEndCause(op, answer.Cause, "")
+	return nil
 }
 
 // noteFailedEnd records the end of a run that failed.
@@ -98,18 +100,18 @@ func (f *finisher) noteFailedEnd(op *operation) error {
 	if op.rec.Error != nil {
 		op.rec.Error = f.optional.addLastLine(op.run, op.rec, op.rec.Error, before, line) // the log has that line already
 	}
-	return f.setEndCause(op, cause, class)
+	f.setEndCause(op, cause, class)
+	return nil
 }
 
 // setEndCause notes the cause by which an operation goes on without its run, and the class of the failure of the run,
 // "" if there is none.
-func (f *finisher) setEndCause(op *operation, cause statefs.Cause, class catalog.Class) error {
+func (f *finisher) setEndCause(op *operation, cause statefs.Cause, class catalog.Class) {
 	op.endCause = cause
 	f.reportToBreaker(op, class)
 	if op.run.Step() != nil {
 		f.applyStepEnd(op.rec, op.run, op.endCause)
 	}
-	return nil
 }
 
 func fault(err error) *statefs.Fault {

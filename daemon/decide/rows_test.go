@@ -54,6 +54,7 @@ var observations = []Observation{
 }
 
 func zero(t *testing.T, kind string) Observation {
+	t.Helper()
 	for _, o := range observations {
 		if reflect.TypeOf(o).Name() == kind {
 			return o
@@ -64,7 +65,8 @@ func zero(t *testing.T, kind string) Observation {
 }
 
 func set(t *testing.T, field reflect.Value, value string) {
-	switch field.Kind() { //nolint:exhaustive // no field has another kind
+	t.Helper()
+	switch field.Kind() {
 	case reflect.Bool:
 		field.SetBool(true)
 	case reflect.Int:
