@@ -1,6 +1,7 @@
 // Package decide says what an observation means for an operation: [Decide] reads what is known of the operation, what
 // was seen and what else counts, and answers with one effect. It is a function of data alone, so rows test it. The
-// daemon observes before and carries the answer out after; no other package judges the state of an operation.
+// daemon observes before and carries the answer out after. Which operation the queue admits, which step comes next and
+// what a person may do about a step are facts here: packages queue, steps and acts find them out.
 //
 //	observation                                      possible effects
 //	MarkersSeen     the markers in jobs/             None, Confirm, ObserveAgain, RemoveExtra; of a rename by a
