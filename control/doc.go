@@ -3,7 +3,7 @@
 //	request ─▶ control/front ─▶ handler ──Submit, Request──▶ files ◀── daemon
 //	           guard, limits,      │                            │
 //	           table of routes     └──── stream ◀── follower ◀──┘
-//	           problem+json              woken by the hub: one watch on jobs/, one for all logs
+//	           problem+json              woken by the hub: by the daemon, and by one watch for all logs
 //
 // # Source of truth
 //
@@ -45,5 +45,5 @@
 //   - A panic ends its own request only.
 //   - When the server stops, it refuses to start operations (503), ends text streams without a footer, and ends
 //     server-sent events with a comment.
-//   - When the watch on jobs/ fails, Serve returns an error: readers would wait for ever.
+//   - When the watch on logs fails, Serve returns an error: readers would wait for ever.
 package control

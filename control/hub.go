@@ -2,9 +2,6 @@ package control
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"maps"
 	"slices"
 	"sync"
 
@@ -12,62 +9,34 @@ import (
 	"github.com/jobdir/jobdir/statefs/watch"
 )
 
-// hub wakes the followers of operations. The server has one hub with one watch on jobs/ and one inotify instance for
-// the logs, so an idle stream costs no goroutine and no watch of its own.
+// hub wakes the followers of operations. The server has one hub with one inotify instance for the logs, so an idle
+// stream costs no goroutine and no watch of its own.
 //
-//	jobs/ ──watch.Dir──▶ hub.Run ──▶ followers of the ID: "read the operation again"
-//	logs  ──watch.Files─────────────▶ followers of the log: "read the log again"
+//	daemon ──OnChange────▶ followers of the ID: "read the operation again"
+//	logs  ──watch.Files──▶ followers of the log: "read the log again"
 type hub struct {
 	tree *statefs.Tree
-	jobs *watch.Dir[statefs.ID]
 	logs *watch.Files
 
 	mu        sync.Mutex
 	followers map[statefs.ID][]*follower
 }
 
-func newHub(tree *statefs.Tree, options watch.Options) (*hub, error) {
-	jobs, err := watch.OpenDir(tree.JobsDir(), statefs.IDFromName, options)
-	if err != nil {
-		return nil, fmt.Errorf("follow operations: %w", err)
-	}
-	logs := watch.OpenFiles(options)
-	return &hub{tree: tree, jobs: jobs, logs: logs, followers: make(map[statefs.ID][]*follower)}, nil
+func newHub(tree *statefs.Tree, options watch.Options) *hub {
+	return &hub{tree: tree, logs: watch.OpenFiles(options), followers: make(map[statefs.ID][]*follower)}
 }
 
-// Run wakes followers until ctx ends. After an error followers are no longer woken.
-func (h *hub) Run(ctx context.Context) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	var group sync.WaitGroup
-	var dirErr, logErr error
-	group.Go(func() { defer stop(); dirErr = h.jobs.Run(ctx) })
-	group.Go(func() { defer stop(); logErr = h.logs.Run(ctx) })
-	for {
-		select {
-		case <-h.jobs.Ready():
-			ids, all := h.jobs.Take()
-			h.notify(ids, all)
-		case <-ctx.Done():
-			group.Wait()
-			return errors.Join(dirErr, logErr)
-		}
-	}
-}
+// Run wakes the followers of logs until ctx ends. After an error they are no longer woken.
+func (h *hub) Run(ctx context.Context) error { return h.logs.Run(ctx) }
 
-func (h *hub) close() error { return errors.Join(h.jobs.Close(), h.logs.Close()) }
+func (h *hub) close() error { return h.logs.Close() }
 
-// notify wakes the followers of ids, or all followers when events may be missing.
-func (h *hub) notify(ids []statefs.ID, all bool) {
+// notify wakes the followers of an operation. It does not block.
+func (h *hub) notify(id statefs.ID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if all {
-		ids = slices.Collect(maps.Keys(h.followers))
-	}
-	for _, id := range ids {
-		for _, f := range h.followers[id] {
-			f.markChanged()
-		}
+	for _, f := range h.followers[id] {
+		f.markChanged()
 	}
 }
 

@@ -143,6 +143,7 @@ type daemonStatus struct {
 	listing   bool                        // LiveIndex has no live table
 	follow    map[follows]int
 	waiters   effect.Waiters
+	changed   func(statefs.ID)
 	undurable statefs.Action  // what is carried out and not durable
 	why       statefs.Waiting // why every operation waits
 }
@@ -263,6 +264,35 @@ func (d *daemonStatus) Ready() <-chan struct{} {
 }
 
 func (d *daemonStatus) States() map[statefs.State]int { return d.tally.States() }
+
+func (d *daemonStatus) OnChange(f func(statefs.ID)) { d.changed = f }
+
+// watchFiles plays the changes of the daemon by those of the files in jobs/.
+func (r *rig) watchFiles() {
+	jobs, err := watch.OpenDir(r.tree.JobsDir(), statefs.IDFromName, watch.Options{})
+	must(r.t, err)
+	ctx, stop := context.WithCancel(context.WithoutCancel(r.t.Context()))
+	var group sync.WaitGroup
+	group.Go(func() {
+		if err := jobs.Run(ctx); err != nil {
+			r.t.Error(err)
+		}
+	})
+	group.Go(func() {
+		for {
+			select {
+			case <-jobs.Ready():
+				ids, _ := jobs.Take()
+				for _, id := range ids {
+					r.played.changed(id)
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	r.t.Cleanup(func() { stop(); group.Wait() })
+}
 
 func (d *daemonStatus) Manages(id statefs.ID) bool {
 	d.mu.Lock()
@@ -396,6 +426,7 @@ func setupAt(t *testing.T, dir string, change ...func(*Config)) *rig {
 	}
 	r.server, err = New(r.config)
 	must(t, err)
+	r.watchFiles()
 	r.tcp, err = net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	r.unix, err = net.Listen("unix", filepath.Join(t.TempDir(), "s"))

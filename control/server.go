@@ -55,7 +55,7 @@ type Config struct {
 	Version string
 	// Logger receives the faults inside the server; nil: none.
 	Logger *slog.Logger
-	// Watch configures the watches on jobs/ and on logs; the zero value suits most uses.
+	// Watch configures the watch on logs; the zero value suits most uses.
 	Watch watch.Options
 }
 
@@ -84,7 +84,7 @@ type Server struct {
 	health    *health
 }
 
-// New prepares a server and opens its watches. The caller must call Serve, or else Close.
+// New prepares a server and opens its watch. The caller must call Serve, or else Close.
 func New(c Config) (*Server, error) {
 	if c.Intake == nil {
 		c.Intake = submit.NewIntake(submit.Config{Tree: c.Tree})
@@ -98,9 +98,8 @@ func New(c Config) (*Server, error) {
 	if s.pages, err = newPages(c.Catalog); err != nil {
 		return nil, err
 	}
-	if s.hub, err = newHub(c.Tree, c.Watch); err != nil {
-		return nil, err
-	}
+	s.hub = newHub(c.Tree, c.Watch)
+	c.Daemon.Operations.OnChange(s.hub.notify)
 	s.connect(&c)
 	table := s.table()
 	s.front, err = front.New(front.Config{
@@ -168,7 +167,7 @@ func (s *Server) fault(err error) {
 	s.reportDiskFailure(err)
 }
 
-// Close releases the watches of a server whose Serve was never called.
+// Close releases the watch of a server whose Serve was never called.
 func (s *Server) Close() error { return s.hub.close() }
 
 // Drain refuses everything that starts an operation from now on, with 503 and Retry-After. Reads and requests still

@@ -287,6 +287,9 @@ func (d *Daemon) rescan() {
 	for _, s := range d.live.All() {
 		ids[s.ID] = statefs.AllNames
 	}
+	for id := range d.unsettledIDs.all() {
+		ids[id] = statefs.AllNames // a foreign operation may have ended
+	}
 	for id := range ids {
 		d.reconcileQueue.enqueue(id)
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -212,4 +213,47 @@ func TestOutcomesOfForeignOperations(t *testing.T) {
 	cancel := b.make(id, statefs.Cancel, "")
 	must(t, os.Remove(path(statefs.MarkerName(id, statefs.Paused))))
 	cancel.want("", false)
+}
+
+// Followers hear of each change of an operation, also of a foreign one, and also if its event was lost.
+func TestOnChange(t *testing.T) {
+	t.Parallel()
+	b := prepare(t, handlerJobs, testHandlers)
+	var mu sync.Mutex
+	changes := make(map[statefs.ID]int)
+	b.startAfter(func() {
+		b.daemon.OnChange(func(id statefs.ID) {
+			mu.Lock()
+			defer mu.Unlock()
+			changes[id]++
+		})
+	})
+	changed := func(id statefs.ID, do func()) {
+		t.Helper()
+		mu.Lock()
+		before := changes[id]
+		mu.Unlock()
+		do()
+		b.poll("the change is heard of", func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return changes[id] > before
+		})
+	}
+	own := b.submit("wait", `{}`)
+	b.awaitState(own, statefs.Running)
+	b.daemon.reconcileQueue.wait()
+	changed(own, func() { b.touch(own, statefs.Cancel) })
+	b.awaitEnd(own)
+	foreign, err := statefs.MakeID("other-thing", time.Now(), os.Getppid(), 900_000)
+	must(t, err)
+	marker := filepath.Join(b.tree.JobsDir(), statefs.MarkerName(foreign, statefs.Running))
+	changed(foreign, func() { must(t, os.WriteFile(marker, nil, 0o640)) })
+	b.daemon.reconcileQueue.wait()
+	b.daemon.watchMu.Lock() // no event reaches the daemon
+	defer b.daemon.watchMu.Unlock()
+	changed(foreign, func() {
+		must(t, os.Remove(marker))
+		b.daemon.rescan()
+	})
 }

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -19,6 +20,15 @@ import (
 type operations struct {
 	live    live.Table[*operation]
 	waiters effect.Waiters
+	// unmanagedChanged are called with each ID that the daemon has reconciled and does not manage.
+	unmanagedChanged []func(statefs.ID)
+}
+
+// OnChange calls f after each change of an operation or of its marker, also of a foreign one. f must not block, and
+// must not call the daemon. OnChange is called before Run.
+func (o *operations) OnChange(f func(statefs.ID)) {
+	o.live.Subscribe(func(c live.Change) { f(cmp.Or(c.After, c.Before).ID) })
+	o.unmanagedChanged = append(o.unmanagedChanged, f)
 }
 
 // operation returns a managed operation, nil if the daemon does not manage the ID.

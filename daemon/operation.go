@@ -216,6 +216,7 @@ func (f *finisher) recordStall(op *operation) error {
 	if err := f.commit(op.id(), change{rec: op.rec}, writeRecord); err != nil {
 		return err
 	}
+	f.publishRecord(op)
 	f.publisher.publishStall(op.rec)
 	// This is no transition, so touch the marker: programs that watch the operation then read it again.
 	if err := f.commit(op.id(), change{to: op.state}, touchMarker); err != nil {

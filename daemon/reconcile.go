@@ -134,6 +134,9 @@ func (rc *reconciler) runReconcile(id statefs.ID, look func() error) {
 
 // noteUnmanaged notes what a reconcile found of an ID that the daemon does not manage after it.
 func (rc *reconciler) noteUnmanaged(id statefs.ID, sight statefs.Observation, err error) {
+	for _, changed := range rc.unmanagedChanged {
+		changed(id)
+	}
 	if err == nil && !rc.stopping.Load() {
 		rc.live.Withdraw(id)
 		rc.settleUnmanaged(id)
