@@ -212,7 +212,9 @@ func (c *modelClients) request(number int, id statefs.ID, ask statefs.Action, wa
 		c.note(number, began, in, reply{lost: true})
 		return false, nil
 	}
-	if answer.TookEffect != nil && *answer.TookEffect && !answer.InEffect() {
+	took := answer.TookEffect != nil && *answer.TookEffect
+	if took && ((ask == statefs.Pause) != (answer.State == statefs.Paused) ||
+		ask.Cancels() != (answer.State == statefs.Cancelled)) {
 		return false, fmt.Errorf("%s of %s took effect, and it is %s", ask, id, answer.State)
 	}
 	c.note(number, began, in, reply{yes: true})
