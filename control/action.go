@@ -13,7 +13,6 @@ import (
 
 	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon/acts"
-	"github.com/jobdir/jobdir/daemon/effect"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/api"
 )
@@ -60,10 +59,10 @@ func (s *actions) observedState(id statefs.ID) (state statefs.State, foreign boo
 	return sight.States[0], false, nil
 }
 
-// writeRequest writes a request. If it would change nothing, it is not written: the reply says so, or with strict the
-// error.
+// writeRequest writes a request, as statefs.Tree.RequestThen does. If it would change nothing, it is not written: the
+// reply says so, or with strict the error.
 func (s *actions) writeRequest(id statefs.ID, ask statefs.Action, args json.RawMessage, strict bool,
-	waiter *effect.Waiter,
+	made func(args json.RawMessage),
 ) (api.Answer, error) {
 	out := newActionReply(id, ask)
 	state, foreign, err := s.observedState(id)
@@ -91,7 +90,7 @@ func (s *actions) writeRequest(id statefs.ID, ask statefs.Action, args json.RawM
 			return out, nil
 		}
 	}
-	err = s.tree.RequestThen(id, ask, args, waiter.Made)
+	err = s.tree.RequestThen(id, ask, args, made)
 	if errors.Is(err, statefs.ErrNotLive) {
 		return out, s.alreadyEnded(id)
 	}
@@ -283,9 +282,9 @@ func (s *actions) requestAction(w *front.Response, r *front.Request) error {
 	if err := q.Err(); err != nil {
 		return err
 	}
-	waiter := s.awaitRequest(id, ask, wait)
+	waiter := s.view.daemon.AwaitRequest(id, ask)
 	defer waiter.Leave()
-	out, err := s.writeRequest(id, ask, args, strict, waiter)
+	out, err := s.writeRequest(id, ask, args, strict, waiter.Made)
 	if err != nil {
 		return err
 	}

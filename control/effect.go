@@ -18,14 +18,6 @@ var undurable = map[statefs.Action]string{
 	statefs.Cancel: "its work has ended", statefs.ForceCancel: "its work has ended",
 }
 
-// awaitRequest registers for the outcome of a request that is about to be made; nil without a wait. The caller leaves.
-func (s *actions) awaitRequest(id statefs.ID, ask statefs.Action, wait time.Duration) *effect.Waiter {
-	if wait == 0 {
-		return nil
-	}
-	return s.view.daemon.AwaitRequest(id, ask)
-}
-
 // sendActionReply answers a request that was made: at once, or when the daemon has its outcome or the wait is over.
 func (s *actions) sendActionReply(w *front.Response, r *front.Request, waiter *effect.Waiter, out api.Answer,
 	wait time.Duration,
@@ -33,7 +25,7 @@ func (s *actions) sendActionReply(w *front.Response, r *front.Request, waiter *e
 	switch {
 	case out.Changed != nil && !*out.Changed:
 		return w.SendJSON(http.StatusOK, out)
-	case waiter == nil:
+	case wait == 0:
 		return w.SendJSON(http.StatusAccepted, out)
 	}
 	ctx, stop := context.WithTimeout(r.Context(), wait)

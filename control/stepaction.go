@@ -2,6 +2,7 @@ package control
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"net/http"
@@ -10,7 +11,6 @@ import (
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon/acts"
-	"github.com/jobdir/jobdir/daemon/effect"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/api"
 )
@@ -24,9 +24,9 @@ func (s *actions) stepAction(w *front.Response, r *front.Request) error {
 		return err
 	}
 	ask := statefs.Action(path.Base(r.URL.Path))
-	waiter := s.awaitRequest(id, ask, wait)
+	waiter := s.view.daemon.AwaitRequest(id, ask)
 	defer waiter.Leave()
-	out, err := s.requestStepAction(id, ask, args, waiter)
+	out, err := s.requestStepAction(id, ask, args, waiter.Made)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,8 @@ func requester(r *front.Request) string {
 }
 
 // requestStepAction checks and writes a person's request about a step.
-func (s *actions) requestStepAction(id statefs.ID, ask statefs.Action, args statefs.Args, waiter *effect.Waiter,
+func (s *actions) requestStepAction(id statefs.ID, ask statefs.Action, args statefs.Args,
+	made func(args json.RawMessage),
 ) (out api.Answer, err error) {
 	rec, err := statefs.ReadSubmitted(s.tree, id)
 	switch {
@@ -92,7 +93,7 @@ func (s *actions) requestStepAction(id statefs.ID, ask statefs.Action, args stat
 	if err != nil {
 		return out, err
 	}
-	err = s.tree.RequestThen(id, ask, line, waiter.Made)
+	err = s.tree.RequestThen(id, ask, line, made)
 	if errors.Is(err, statefs.ErrNotLive) {
 		return out, s.alreadyEnded(id)
 	}

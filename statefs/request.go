@@ -35,10 +35,11 @@ func (e *EndedError) Unwrap() error { return ErrNotLive }
 // daemon sees it as new. args is nil or one JSON object. The error wraps ErrNotLive if the
 // operation has no marker, and is a *BlockedError if a folder has the name of the file.
 func (t *Tree) Request(_ context.Context, id ID, ask Action, args json.RawMessage) error {
-	return t.RequestThen(id, ask, args, func(json.RawMessage) {})
+	return t.RequestThen(id, ask, args, nil)
 }
 
-// RequestThen is Request, and calls made with the arguments in the file when it exists and is not durable yet.
+// RequestThen is Request, and calls made, unless it is nil, with the arguments in the file when the file exists and is
+// not durable yet.
 func (t *Tree) RequestThen(id ID, ask Action, args json.RawMessage, made func(args json.RawMessage)) error {
 	if ask.index() < 0 {
 		return fmt.Errorf("request %q of %s: there is no such request", shorten(string(ask)), id)
@@ -55,7 +56,9 @@ func (t *Tree) RequestThen(id ID, ask Action, args json.RawMessage, made func(ar
 		return fmt.Errorf("request %s of %s: %w", ask, id, err)
 	}
 	if err = t.writeRequest(id, ask, args); err == nil {
-		made(args)
+		if made != nil {
+			made(args)
+		}
 		t.handover.activeListener().Created(Name{ID: id, Action: ask})
 		err = t.checkJobsFolder()
 	}

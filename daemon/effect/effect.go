@@ -12,7 +12,7 @@ package effect
 import (
 	"bytes"
 	"encoding/json"
-	"slices"
+	"maps"
 	"sync"
 
 	"github.com/jobdir/jobdir/statefs"
@@ -27,22 +27,17 @@ type Outcome struct {
 // Waiters are the clients that wait, at most one for each open connection. The zero value has none. It is safe for
 // concurrent use.
 type Waiters struct {
-	mu   sync.Mutex // guards the waiters too
-	byID map[statefs.ID][]*Waiter
+	mu   sync.Mutex
+	byID map[statefs.ID]map[*Waiter]Request
 }
 
 // Waiter is one client that waits for the outcome of one request.
 type Waiter struct {
-	// C receives the outcome, once.
-	C <-chan Outcome
+	C chan Outcome // receives the outcome, once
 
-	all     *Waiters
-	id      statefs.ID
-	outcome chan<- Outcome
-	wake    func(statefs.ID)
-	args    json.RawMessage
-	noted   bool
-	request Request
+	all  *Waiters
+	id   statefs.ID
+	wake func(statefs.ID)
 }
 
 // Request is what is known of the request of a waiter.
@@ -52,56 +47,51 @@ type Request struct {
 	Made bool
 	// CarriedOut means that the last dropped request of the action was carried out, and asked for the same.
 	CarriedOut bool
+
+	args  json.RawMessage
+	noted bool
 }
 
 // Await registers a client that is about to make a request, and that leaves afterwards. wake is called if an outcome
 // may have been noted before the waiter knew that its file was made: Settle has to be called again then.
 func (all *Waiters) Await(id statefs.ID, action statefs.Action, wake func(statefs.ID)) *Waiter {
-	outcome := make(chan Outcome, 1)
-	w := &Waiter{C: outcome, all: all, id: id, outcome: outcome, wake: wake, request: Request{Action: action}}
+	w := &Waiter{C: make(chan Outcome, 1), all: all, id: id, wake: wake}
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if all.byID == nil {
-		all.byID = make(map[statefs.ID][]*Waiter)
+		all.byID = make(map[statefs.ID]map[*Waiter]Request)
 	}
-	all.byID[id] = append(all.byID[id], w)
+	if all.byID[id] == nil {
+		all.byID[id] = make(map[*Waiter]Request)
+	}
+	all.byID[id][w] = Request{Action: action}
 	return w
 }
 
-// Made notes that the file of the request exists, with these arguments. A nil Waiter ignores it.
+// Made notes that the file of the request exists, with these arguments.
 func (w *Waiter) Made(args json.RawMessage) {
-	if w == nil {
-		return
-	}
 	w.all.mu.Lock()
-	w.args, w.request.Made = args, true
-	noted := w.noted
+	r, waits := w.all.byID[w.id][w]
+	if waits {
+		r.args, r.Made = args, true
+		w.all.byID[w.id][w] = r
+	}
 	w.all.mu.Unlock()
-	if noted {
+	if r.noted {
 		w.wake(w.id)
 	}
 }
 
-// Leave ends the wait. A nil Waiter ignores it.
-func (w *Waiter) Leave() {
-	if w == nil {
-		return
-	}
+// Leave ends the wait, and reports whether the client was still waiting.
+func (w *Waiter) Leave() bool {
 	w.all.mu.Lock()
 	defer w.all.mu.Unlock()
-	w.all.removeLocked(w)
-}
-
-// removeLocked reports whether w was still waiting.
-func (all *Waiters) removeLocked(w *Waiter) bool {
-	at := slices.Index(all.byID[w.id], w)
-	if at < 0 {
-		return false
+	waiting := w.all.byID[w.id]
+	_, waited := waiting[w]
+	if delete(waiting, w); len(waiting) == 0 {
+		delete(w.all.byID, w.id)
 	}
-	if all.byID[w.id] = slices.Delete(all.byID[w.id], at, at+1); len(all.byID[w.id]) == 0 {
-		delete(all.byID, w.id)
-	}
-	return true
+	return waited
 }
 
 // Note notes that a request with these arguments is dropped, carried out or not. A request that was replaced by
@@ -109,9 +99,10 @@ func (all *Waiters) removeLocked(w *Waiter) bool {
 func (all *Waiters) Note(id statefs.ID, action statefs.Action, args json.RawMessage, carriedOut bool) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	for _, w := range all.byID[id] {
-		if w.request.Action == action {
-			w.noted, w.request.CarriedOut = true, carriedOut && (!w.request.Made || bytes.Equal(w.args, args))
+	for w, r := range all.byID[id] {
+		if r.Action == action {
+			r.noted, r.CarriedOut = true, carriedOut && (!r.Made || bytes.Equal(r.args, args))
+			all.byID[id][w] = r
 		}
 	}
 }
@@ -120,21 +111,11 @@ func (all *Waiters) Note(id statefs.ID, action statefs.Action, args json.RawMess
 // final. It is called without a lock.
 func (all *Waiters) Settle(id statefs.ID, judge func(Request) (o Outcome, final bool)) {
 	all.mu.Lock()
-	waiting := slices.Clone(all.byID[id])
-	requests := make([]Request, len(waiting))
-	for i, w := range waiting {
-		requests[i] = w.request
-	}
+	waiting := maps.Clone(all.byID[id])
 	all.mu.Unlock()
-	for i, w := range waiting {
-		o, final := judge(requests[i])
-		if !final {
-			continue
+	for w, r := range waiting {
+		if o, final := judge(r); final && w.Leave() {
+			w.C <- o
 		}
-		all.mu.Lock()
-		if all.removeLocked(w) {
-			w.outcome <- o
-		}
-		all.mu.Unlock()
 	}
 }
