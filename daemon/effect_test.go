@@ -243,6 +243,11 @@ func TestOnChange(t *testing.T) {
 	own := b.submit("wait", `{}`)
 	b.awaitState(own, statefs.Running)
 	b.daemon.reconcileQueue.wait()
+	changed(own, func() { // which the daemon takes back
+		b.mv(statefs.MarkerName(own, statefs.Running), statefs.MarkerName(own, statefs.FailedManual))
+	})
+	b.awaitState(own, statefs.Running)
+	b.daemon.reconcileQueue.wait()
 	changed(own, func() { b.touch(own, statefs.Cancel) })
 	b.awaitEnd(own)
 	foreign, err := statefs.MakeID("other-thing", time.Now(), os.Getppid(), 900_000)

@@ -18,17 +18,23 @@ import (
 // operations are the operations that the daemon manages. Each change that readers outside the reconcile
 // see goes through it.
 type operations struct {
-	live    live.Table[*operation]
-	waiters effect.Waiters
-	// unmanagedChanged are called with each ID that the daemon has reconciled and does not manage.
-	unmanagedChanged []func(statefs.ID)
+	live     live.Table[*operation]
+	waiters  effect.Waiters
+	onChange []func(statefs.ID)
 }
 
 // OnChange calls f after each change of an operation or of its marker, also of a foreign one. f must not block, and
 // must not call the daemon. OnChange is called before Run.
 func (o *operations) OnChange(f func(statefs.ID)) {
 	o.live.Subscribe(func(c live.Change) { f(cmp.Or(c.After, c.Before).ID) })
-	o.unmanagedChanged = append(o.unmanagedChanged, f)
+	o.onChange = append(o.onChange, f)
+}
+
+// filesChanged reports a change that the table does not show: another program made, moved or removed a marker.
+func (o *operations) filesChanged(id statefs.ID) {
+	for _, f := range o.onChange {
+		f(id)
+	}
 }
 
 // operation returns a managed operation, nil if the daemon does not manage the ID.

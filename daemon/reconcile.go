@@ -74,7 +74,10 @@ func (rc *reconciler) reconcileID(id statefs.ID, names statefs.NameSet) {
 			}
 			sight.Irregular = nil // adopt has moved these to corrupt/
 		}
-		err = rc.decisions.reconcile(op, sight)
+		kept := op.hasOnlyMarker(sight)
+		if err = rc.decisions.reconcile(op, sight); !kept {
+			rc.filesChanged(id) // the marker may be back where it was
+		}
 		rc.noteCarriedOut(op)
 		rc.settleRequests(op)
 		if rc.manages(id) && op.missing != (missingMarker{}) {
@@ -134,9 +137,7 @@ func (rc *reconciler) runReconcile(id statefs.ID, look func() error) {
 
 // noteUnmanaged notes what a reconcile found of an ID that the daemon does not manage after it.
 func (rc *reconciler) noteUnmanaged(id statefs.ID, sight statefs.Observation, err error) {
-	for _, changed := range rc.unmanagedChanged {
-		changed(id)
-	}
+	rc.filesChanged(id)
 	if err == nil && !rc.stopping.Load() {
 		rc.live.Withdraw(id)
 		rc.settleUnmanaged(id)
