@@ -201,7 +201,7 @@ var imports = []row{
 	},
 	{
 		"daemon/live", 4,
-		[]string{"statefs", "statefs/files", "daemon/history", "daemon/tally"},
+		[]string{"statefs", "statefs/files", "statefs/steps", "daemon/history", "daemon/tally"},
 		nil,
 		"what is known of each live operation, as one table in memory; what leads to a change it does not know",
 	},

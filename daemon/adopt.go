@@ -96,7 +96,7 @@ func (rc *reconciler) takeOver(rec *statefs.Record, state statefs.State) error {
 	}
 	op := newOperation(rec)
 	if news {
-		op.published = statefs.PastTransition{}
+		op.shown.LastTransition = 0
 	}
 	op.shown.Marker = marker // not in the table yet
 	rc.setState(op, state)
@@ -187,7 +187,9 @@ func (rc *reconciler) quarantineRecord(id statefs.ID, state statefs.State, reaso
 		return err
 	}
 	rc.markers.damaged.take(id)
-	rc.publisher.publish(op)
+	if n := len(rec.Transitions); op.state != state {
+		rc.publisher.publishTransition(rec, rec.Transitions[n-1])
+	}
 	return rc.takeOver(rec, op.state)
 }
 

@@ -72,6 +72,7 @@ func (s *starts) startOperation(op *operation) error {
 	if err := s.commit(op.id(), change{}, syncFiles); err != nil {
 		return err
 	}
+	s.committed(op)
 	id := op.id()
 	return s.beginRun(op, def, params, func() { s.admission.releaseReservation(id) })
 }
@@ -173,7 +174,7 @@ func (s *starts) recordStart(op *operation) error {
 		return nil
 	}
 	op.copyProgress()
-	if err := s.commitRecord(op.rec); err != nil {
+	if err := s.commitRecord(op, op.rec); err != nil {
 		return err
 	}
 	op.unrecordedStart = time.Time{}

@@ -77,9 +77,14 @@ func (c committer) commit(id statefs.ID, what change, writes ...write) error {
 	return nil
 }
 
-// commitRecord durably writes a record that changed without a transition.
-func (c committer) commitRecord(rec *statefs.Record) error {
-	return c.commit(rec.ID, change{rec: rec}, writeRecord, syncFiles)
+// commitRecord durably writes a record that changed without a transition; it becomes that of the operation.
+func (c *core) commitRecord(op *operation, rec *statefs.Record) error {
+	if err := c.commit(rec.ID, change{rec: rec}, writeRecord, syncFiles); err != nil {
+		return err
+	}
+	op.rec = rec
+	c.committed(op)
+	return nil
 }
 
 // transition moves an operation to the state that follows by cause, in the order that the table gives.
@@ -178,7 +183,7 @@ func (c *core) persist(op *operation) error {
 		return err
 	}
 	op.unsaved, op.unrecordedStart = false, time.Time{}
-	c.publishRecord(op)
+	c.committed(op)
 	return c.dropDoneRequests(op)
 }
 

@@ -76,9 +76,10 @@ func newParts(config Config) *Daemon {
 	}
 	c.fatal, c.ready, c.stopped = make(chan error, 1), make(chan struct{}), make(chan struct{})
 	p := &publisher{core: c}
+	c.live.Subscribe(p.publish)
 	w := &waits{core: c, publisher: p}
 	m := &markers{core: c, strayFiles: strayFiles{came: make(chan struct{}, 1)}}
-	e := &ends{core: c, publisher: p}
+	e := &ends{core: c}
 	s := &starts{core: c, publisher: p, ends: e}
 	o := &optional{core: c, starts: s}
 	f := &finisher{core: c, publisher: p, ends: e, starts: s, optional: o}
@@ -144,6 +145,10 @@ func (c *core) track(op *operation) {
 	op.shown = op.shown.Next(op.rec, op.state)
 	c.live.Add(op, op.shown)
 	c.config.Intake.Track(op.rec)
+	if !op.unsaved { // otherwise the first reconcile commits it
+		op.shown = op.shown.Committed(op.rec)
+		c.live.Commit(op.shown, op.rec)
+	}
 }
 
 func (c *core) untrack(op *operation) {
@@ -153,10 +158,10 @@ func (c *core) untrack(op *operation) {
 			c.admission.releaseStep(op, name)
 		}
 	}
-	c.live.Remove(op.id())
 	c.blockedFiles.take(op.id())
 	c.alarms.Set(op.id(), time.Time{}, 0)
-	c.config.Intake.Forget(op.rec)
+	c.config.Intake.Forget(op.rec) // before the end is published: then an equal submit begins a new operation
+	c.live.Remove(op.shown, op.rec)
 	c.enqueueChildren(op.id())
 }
 

@@ -354,7 +354,6 @@ func (d *Daemon) finishLastRuns() {
 		}
 		if op.run != nil && op.run.Ended() {
 			d.runReconcile(op.id(), func() error { return d.finish(op) })
-			d.publish(op)
 		}
 		d.closeLog(op)
 	}

@@ -21,7 +21,6 @@ import (
 // ends makes operations end: it seals the log, records the end, and starts what follows from it.
 type ends struct {
 	*core
-	publisher *publisher
 
 	// Deliveries brings results to targets.
 	Deliveries *delivery.Deliveries
@@ -233,7 +232,6 @@ func (e *ends) finishAs(op *operation, cause statefs.Cause) error {
 	e.counters.finished.Add(1)
 	e.logger.Info("finished", "id", rec.ID, "status", rec.Status, "result", rec.Result, "cause", cause)
 	e.untrack(op)
-	e.publisher.publish(op)
 	return e.cleanUp(op)
 }
 
@@ -337,7 +335,7 @@ func (e *ends) beginTrailing(op *operation, rec *statefs.Record) error {
 	e.setState(op, statefs.Trailing)
 	e.releaseWaiters(op)
 	e.closeLog(op)
-	e.publisher.publish(op)
+	e.committed(op)
 	e.reconcileQueue.enqueue(op.id())
 	if ended != nil {
 		return errors.Join(e.dropDoneRequests(op), ended.Forget())
@@ -378,7 +376,6 @@ func (e *ends) endTrailing(op *operation, cause statefs.Cause) error {
 	op.state = rec.Status
 	e.logger.Info("optional steps ended", "id", rec.ID, "cause", cause)
 	e.untrack(op)
-	e.publisher.publish(op)
 	return e.cleanUp(op)
 }
 

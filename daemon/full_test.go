@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/jobdir/jobdir/daemon/events"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -94,6 +95,31 @@ func TestPauseOnAFullDisk(t *testing.T) {
 	}
 	b.touch(id, statefs.Resume)
 	b.awaitState(id, statefs.Running)
+}
+
+// TestEventsOnAFullDisk pauses while the record cannot be written. The event comes when the record has the pause, and
+// not before.
+func TestEventsOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	dir, fill := smallDisk(t)
+	b := prepareAt(t, dir, handlerJobs, testHandlers)
+	b.tellEvents()
+	r := b.config.Events.Follow(events.Filter{Types: []events.Type{events.Transition, events.Swept}}, 0)
+	defer r.Close()
+	b.start()
+	id := b.submit("wait", `{}`)
+	b.toldOf(r, "test/wait >queued submit", "test/wait queued>running start")
+	free := fill()
+	b.touch(id, statefs.Pause)
+	b.awaitState(id, statefs.Paused)
+	b.daemon.reconcileQueue.wait()
+	b.daemon.publishSweep(nil) // an event that would come after the one of the pause
+	b.toldOf(r, "sweep 0 []")
+	free()
+	b.toldOf(r, "test/wait running>paused pause")
+	if status := b.recordStatus(id); status != statefs.Paused {
+		t.Errorf("the event is published, and the record is %s", status)
+	}
 }
 
 // TestAnOldPauseIsNotCarriedOutAgain pauses and resumes while the disk is full. The next daemon

@@ -82,6 +82,14 @@ func (o *operations) publishRecord(op *operation) {
 	}
 }
 
+// committed hands the record of a managed operation on to the subscribers of the table: all of it is durable.
+func (o *operations) committed(op *operation) {
+	if o.manages(op.ident) {
+		op.shown = op.shown.Next(op.rec, op.state).Committed(op.rec)
+		o.live.Commit(op.shown, op.rec)
+	}
+}
+
 // change replaces the snapshot of a managed operation by a changed copy.
 func (o *operations) change(op *operation, change func(*live.Snapshot)) {
 	next := *op.shown
@@ -264,19 +272,6 @@ func (d *Daemon) shows(id statefs.ID, names statefs.NameSet) bool {
 	}
 	seen, err := d.owner.Observe(id, markers)
 	return err == nil && len(seen.States)+len(seen.Irregular) == 0
-}
-
-// measureDurations records the queue time of an operation when it starts, and its working time when
-// it ends.
-func (pb *publisher) measureDurations(rec *statefs.Record, t statefs.PastTransition) {
-	switch {
-	case t.From == statefs.Queued && t.To == statefs.Running:
-		if at, ok := rec.QueuedAt(t); ok {
-			pb.live.Counters().AddWait(rec.Lane, t.At.Sub(at), pb.owner.Now())
-		}
-	case (t.To.Terminal() && t.From != statefs.Trailing || t.To == statefs.Trailing) && rec.StartedAt != nil:
-		pb.live.Counters().AddRun(rec.Lane, rec.ActiveTime(t.At), pb.owner.Now())
-	}
 }
 
 // Stats returns the statistics of all configured lanes and of all lanes that ever had an operation.

@@ -14,7 +14,6 @@ import (
 	"github.com/jobdir/jobdir/daemon/live"
 	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/statefs/steps"
 	"github.com/jobdir/jobdir/stream"
 )
 
@@ -71,13 +70,9 @@ type activeState struct {
 	unrecordedStart time.Time
 	missing         missingMarker
 	// endCause is the cause by which the operation ends, set once its work has ended.
-	endCause statefs.Cause
-	feed     feedNumbers
-	// published is the last published transition.
-	published statefs.PastTransition
-	// publishedSteps are the steps as last published.
-	publishedSteps []steps.Step
-	deadlines      deadlines
+	endCause  statefs.Cause
+	feed      feedNumbers
+	deadlines deadlines
 	// eligibleAt is when the last operation that this one comes after ended; zero if there is none.
 	eligibleAt time.Time
 }
@@ -115,21 +110,17 @@ func (op *operation) unsettled() []*request {
 	return slices.AppendSeq(slices.Clone(op.pendingRequests), maps.Values(op.awaiting))
 }
 
+// newOperation returns an operation whose record is known to the subscribers of the table.
 func newOperation(rec *statefs.Record) *operation {
-	return &operation{ident: rec.ID, activeState: newActiveState(rec), shown: &live.Snapshot{ID: rec.ID}}
+	shown := &live.Snapshot{ID: rec.ID}
+	return &operation{ident: rec.ID, activeState: newActiveState(rec), shown: shown.Committed(rec)}
 }
 
-// newActiveState returns the state of an operation whose record is fully published.
 func newActiveState(rec *statefs.Record) *activeState {
-	a := &activeState{
+	return &activeState{
 		rec: rec, awaiting: make(map[decide.Effect]*request), optionalSteps: make(map[string]*optionalStep),
 		waitingSteps: make(map[string]bool),
 	}
-	if n := len(rec.Transitions); n > 0 {
-		a.published = rec.Transitions[n-1] // published when it was made
-	}
-	a.publishedSteps = steps.Clone(rec.Steps)
-	return a
 }
 
 func (op *operation) id() statefs.ID { return op.ident }

@@ -183,12 +183,7 @@ func (o *optional) saveOptionalSteps(op *operation, rec *statefs.Record) error {
 	if def, err := o.storedDefinition(rec); err == nil {
 		noteMilestone(rec, def)
 	}
-	if err := o.commitRecord(rec); err != nil {
-		return err
-	}
-	op.rec = rec
-	o.publishRecord(op)
-	return nil
+	return o.commitRecord(op, rec)
 }
 
 // newOptionalStep prepares the run of an optional step.

@@ -1,32 +1,24 @@
 package daemon
 
 import (
-	"slices"
-
 	"github.com/jobdir/jobdir/daemon/events"
+	"github.com/jobdir/jobdir/daemon/live"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/api"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
 
-// All transitions are published by this one comparison at the end of a reconcile, not where they
-// are made. The record holds every transition, whatever made it, and by then it is on disk.
-
 // publisher publishes as events what was committed.
 type publisher struct{ *core }
 
-// publish publishes the transitions of an operation that were not published yet.
-func (pb *publisher) publish(op *operation) {
-	pb.publishSteps(op)
-	all := op.rec.Transitions
-	if len(all) == 0 || all[len(all)-1] == op.published {
-		return
+// publish publishes the steps and the transitions that a change of the table made durable.
+func (pb *publisher) publish(c live.Change) {
+	for _, step := range c.Steps() {
+		pb.publishStep(c.Record, step)
 	}
-	first := 1 + slices.Index(all, op.published) // 0 when none was published
-	for _, t := range all[first:] {
-		pb.publishTransition(op.rec, t)
+	for _, t := range c.Transitions() {
+		pb.publishTransition(c.Record, t)
 	}
-	op.published = all[len(all)-1]
 }
 
 // publishTransition publishes one transition.
@@ -43,11 +35,24 @@ func (pb *publisher) publishTransition(rec *statefs.Record, t statefs.PastTransi
 	pb.config.Events.Publish(e)
 }
 
+// measureDurations records the queue time of an operation when it starts, and its working time when
+// it ends.
+func (pb *publisher) measureDurations(rec *statefs.Record, t statefs.PastTransition) {
+	switch {
+	case t.From == statefs.Queued && t.To == statefs.Running:
+		if at, ok := rec.QueuedAt(t); ok {
+			pb.live.Counters().AddWait(rec.Lane, t.At.Sub(at), pb.owner.Now())
+		}
+	case (t.To.Terminal() && t.From != statefs.Trailing || t.To == statefs.Trailing) && rec.StartedAt != nil:
+		pb.live.Counters().AddRun(rec.Lane, rec.ActiveTime(t.At), pb.owner.Now())
+	}
+}
+
 // isUnpublished reports whether a newly adopted operation was submitted after events were last
 // published. Operations that an earlier daemon managed have been published; those submitted while
 // no daemon ran have not.
 func (pb *publisher) isUnpublished(rec *statefs.Record) bool {
-	if len(rec.Transitions) != 1 {
+	if len(rec.Transitions) != 1 || rec.Transitions[0].Cause != statefs.CauseSubmit {
 		return false
 	}
 	return isClosed(pb.ready) || rec.CreatedAt.After(pb.config.Events.Before())
@@ -68,23 +73,7 @@ func (pb *publisher) progressPublisher(rec *statefs.Record) func(statefs.Progres
 	}
 }
 
-// publishSteps publishes the steps that changed since the last call.
-func (pb *publisher) publishSteps(op *operation) {
-	if len(op.rec.Steps) == 0 {
-		return
-	}
-	for i := range op.rec.Steps {
-		now := &op.rec.Steps[i]
-		before := steps.Find(op.publishedSteps, now.Name)
-		if before == nil || before.Status != now.Status || before.Run != now.Run {
-			pb.publishStep(op.rec, now)
-		}
-	}
-	op.publishedSteps = steps.Clone(op.rec.Steps)
-}
-
-// publishStep publishes the status of a step that is already in the record on disk. It is called
-// once per change.
+// publishStep publishes the status of a step.
 func (pb *publisher) publishStep(rec *statefs.Record, step *steps.Step) {
 	e := events.Of(rec, events.StepChanged)
 	e.At = pb.owner.Now()

@@ -67,7 +67,6 @@ func (rc *reconciler) reconcileID(id statefs.ID, names statefs.NameSet) {
 				return err
 			}
 			op.noteObservation(sight)
-			rc.publisher.publish(op)
 			if err != nil || !op.hasOnlyMarker(sight) {
 				rc.reconcileQueue.enqueue(id) // the marker has changed since the observation
 				return err
@@ -87,7 +86,6 @@ func (rc *reconciler) reconcileID(id statefs.ID, names statefs.NameSet) {
 		}
 		rc.admission.syncQueue(op, rc.manages(id))
 		rc.admission.reconciled(id, op.standing, err)
-		rc.publisher.publish(op)
 		rc.waits.publishWaiting(op)
 		if rc.manages(id) {
 			rc.setAlarm(op)

@@ -119,7 +119,7 @@ func (q *requests) applyAction(op *operation, a *stepAction, line string, change
 
 func (q *requests) persistAction(op *operation, cause statefs.Cause) error {
 	if cause == "" {
-		return q.commitRecord(op.rec)
+		return q.commitRecord(op, op.rec)
 	}
 	row, err := statefs.TransitionFrom(op.state, cause)
 	if err != nil {

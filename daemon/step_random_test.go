@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jobdir/jobdir/daemon/events"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
@@ -38,7 +40,8 @@ func numberFrom(t *testing.T, variable string, otherwise uint64) uint64 {
 // while the test makes random requests, repeats requests, moves the clock and restarts the daemon.
 // Whenever an operation comes to rest, its state must match its steps, and it must wait for work, a
 // time or a person. At each change no step may have begun before the steps that it needs, and no
-// finished step may begin again unless a retry went back to it.
+// finished step may begin again unless a retry went back to it. At the end the events of all daemons
+// must be those of the records.
 func TestRandomSteps(t *testing.T) {
 	t.Parallel()
 	seed := numberFrom(t, seedVariable, uint64(time.Now().UnixNano()))
@@ -61,7 +64,9 @@ func playSteps(t *testing.T, random *rand.Rand) {
 	for i := range 3 {
 		jobs.WriteString(w.drawJob(i))
 	}
-	w.bench = setup(t, jobs.String(), Handlers{"scripted": {Run: w.scripted}})
+	w.bench = prepare(t, jobs.String(), Handlers{"scripted": {Run: w.scripted}})
+	w.tellEvents()
+	w.start()
 	w.hold = make(chan struct{})
 	t.Cleanup(func() { w.freeAll() })
 	for i := range 3 {
@@ -90,7 +95,8 @@ func (w *stepWorld) act() {
 	id := w.ids[w.random.IntN(len(w.ids))]
 	switch n := w.random.IntN(20); {
 	case n < 1:
-		must(w.t, w.stop())
+		must(w.t, errors.Join(w.stop(), w.config.Events.Close()))
+		w.tellEvents()
 		w.start()
 	case n < 6:
 		w.free()
@@ -331,11 +337,53 @@ func (w *stepWorld) checkEnds() {
 			w.t.Errorf("%s is in the feed %d times", id, ends)
 		}
 	}
-	must(w.t, w.stop())
+	must(w.t, errors.Join(w.stop(), w.config.Events.Close()))
+	w.checkEvents()
 	for _, folder := range []string{"taken", "corrupt"} {
 		if left, err := filepath.Glob(filepath.Join(w.dir, folder, "*")); err != nil || len(left) > 0 {
 			w.t.Errorf("left in %s: %q, %v", folder, left, err)
 		}
 	}
 	w.start()
+}
+
+// checkEvents compares the published events with the records: each transition of an operation once, in order, and each
+// status of a step when it changed.
+func (w *stepWorld) checkEvents() {
+	r := w.config.Events.Follow(events.Filter{Types: []events.Type{events.Transition, events.StepChanged}}, 0)
+	defer r.Close()
+	transitions, last := map[statefs.ID][]string{}, map[stepPlace]string{}
+	for more := true; more; {
+		var frames []events.Frame
+		frames, more = r.Take()
+		for _, f := range frames {
+			here, status := stepPlace{f.ID, f.Step}, fmt.Sprintf("%s in run %d", f.Status, f.Run)
+			switch {
+			case f.Type == events.Transition:
+				transitions[f.ID] = append(transitions[f.ID], fmt.Sprint(f.From, f.To, f.Cause, f.At.UnixNano()))
+			case last[here] == status:
+				w.t.Errorf("%v is published again as %s", here, status)
+			default:
+				last[here] = status
+			}
+		}
+	}
+	for _, id := range w.ids {
+		rec, err := w.tree.ReadRecord(id)
+		must(w.t, err)
+		var want []string
+		for _, t := range rec.Transitions {
+			want = append(want, fmt.Sprint(t.From, t.To, t.Cause, t.At.UnixNano()))
+		}
+		if !slices.Equal(transitions[id], want) {
+			w.t.Errorf("the transitions of %s are published as\n%s\nand the record has\n%s", id,
+				strings.Join(transitions[id], "\n"), strings.Join(want, "\n"))
+		}
+		for _, s := range rec.Steps {
+			now := fmt.Sprintf("%s in run %d", s.Status, s.Run)
+			if told, any := last[stepPlace{id, s.Name}]; any && told != now || !any && s.Status != steps.Pending {
+				w.t.Errorf("step %s of %s is %s, and its last event is %q", s.Name, id, now, told)
+			}
+		}
+	}
 }

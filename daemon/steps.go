@@ -224,13 +224,12 @@ func (s *starts) beginNextStep(op *operation, x seen, _ decide.Answer) error {
 	op.copyProgress()
 	rec := *op.rec
 	s.applyStart(&rec, s.owner.Now())
-	if err := s.commitRecord(&rec); err != nil {
+	if err := s.commitRecord(op, &rec); err != nil {
 		return err
 	}
 	ended := op.run
-	op.rec, op.run, op.endCause, op.unsaved = &rec, nil, "", false
+	op.run, op.endCause, op.unsaved = nil, "", false
 	ended.Acknowledge()
-	s.publishRecord(op)
 	s.logSkipped(op, x.ahead.skipped)
 	at := rec.CurrentStep()
 	task, err := stepWork(x.ahead.def, at.Name)

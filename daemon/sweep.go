@@ -106,7 +106,7 @@ func (sw *sweeper) repairRecord(op *operation) {
 		err = nil
 	}
 	if err == nil {
-		err = sw.commitRecord(op.rec)
+		err = sw.commitRecord(op, op.rec)
 	}
 	if sw.failOnSyncError(err) != nil {
 		sw.logger.Error("record not written, retrying at the next sweep", "id", op.id(), "error", err)

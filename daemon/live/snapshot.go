@@ -32,6 +32,10 @@ type Snapshot struct {
 	CarriedOut statefs.NameSet
 	// Details are what Row does not have of its submit; nil if there are none, as for most.
 	Details *Details
+	// LastTransition and Steps are hashes of what the subscribers know of its record: the last transition that a
+	// commit made durable, 0 for none, and the status and run of each step.
+	LastTransition uint64
+	Steps          []uint64
 }
 
 // Details are what a row does not have of a submit and a new record of it needs.
@@ -48,7 +52,7 @@ func (s *Snapshot) Next(rec *statefs.Record, state statefs.State) *Snapshot {
 	lane, _ := rec.LaneAndLimits()
 	next := &Snapshot{
 		ID: s.ID, State: state, Since: rec.Since(), Row: row.Pack(), Lane: unique.Make(lane), Parents: rec.After,
-		Marker: s.Marker, CarriedOut: s.CarriedOut,
+		Marker: s.Marker, CarriedOut: s.CarriedOut, LastTransition: s.LastTransition, Steps: s.Steps,
 	}
 	if state == s.State && len(rec.After) > 0 {
 		next.Awaits = s.Awaits

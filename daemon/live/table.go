@@ -28,6 +28,8 @@ type Change struct {
 	// Number counts the changes, from 1. A later change has a higher number.
 	Number        uint64
 	Before, After *Snapshot
+	// Record is the record of the operation if a commit made it durable, else nil. It is valid during the call only.
+	Record *statefs.Record
 }
 
 // Subscribe calls f for each later change, in order, before anybody can read it. The lock of the table is held
@@ -44,7 +46,7 @@ type entry[Op any] struct {
 func (t *Table[Op]) Add(op Op, s *Snapshot) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.set(s.ID, entry[Op]{op: op, Snapshot: s})
+	t.set(s.ID, entry[Op]{op: op, Snapshot: s}, nil)
 }
 
 // Announce enters an operation that is being submitted, with the zero Op, unless it is in the table. Add
@@ -53,7 +55,7 @@ func (t *Table[Op]) Announce(s *Snapshot) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if _, has := t.entries[s.ID]; !has {
-		t.set(s.ID, entry[Op]{Snapshot: s, announced: true})
+		t.set(s.ID, entry[Op]{Snapshot: s, announced: true}, nil)
 	}
 }
 
@@ -62,26 +64,29 @@ func (t *Table[Op]) Withdraw(id statefs.ID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if e := t.entries[id]; e.announced {
-		t.replace(e.Snapshot, nil)
+		t.replace(e.Snapshot, nil, nil)
 		delete(t.entries, id)
 	}
 }
 
 // Put replaces the snapshot of an operation. It does nothing for an operation that is not in the table.
-func (t *Table[Op]) Put(s *Snapshot) {
+func (t *Table[Op]) Put(s *Snapshot) { t.Commit(s, nil) }
+
+// Commit is Put of a snapshot that is Committed: the subscribers get the durable record with the change.
+func (t *Table[Op]) Commit(s *Snapshot, rec *statefs.Record) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if e, has := t.entries[s.ID]; has {
 		e.Snapshot = s
-		t.set(s.ID, e)
+		t.set(s.ID, e, rec)
 	}
 }
 
-func (t *Table[Op]) set(id statefs.ID, e entry[Op]) {
+func (t *Table[Op]) set(id statefs.ID, e entry[Op], rec *statefs.Record) {
 	if t.entries == nil {
 		t.entries, t.children = make(map[statefs.ID]entry[Op]), make(map[statefs.ID]map[statefs.ID]struct{})
 	}
-	t.replace(t.entries[id].Snapshot, e.Snapshot)
+	t.replace(t.entries[id].Snapshot, e.Snapshot, rec)
 	t.entries[id] = e
 }
 
@@ -95,18 +100,21 @@ func (t *Table[Op]) End(id statefs.ID) {
 	}
 }
 
-// Remove forgets an operation.
-func (t *Table[Op]) Remove(id statefs.ID) {
+// Remove forgets an operation, after a commit made rec durable unless it is nil. If an operation ends before it was
+// added, s is its snapshot and the subscribers get that end all the same.
+func (t *Table[Op]) Remove(s *Snapshot, rec *statefs.Record) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if e, has := t.entries[id]; has {
-		t.replace(e.Snapshot, nil)
-		delete(t.entries, id)
+	if e, has := t.entries[s.ID]; has {
+		t.replace(e.Snapshot, nil, rec)
+		delete(t.entries, s.ID)
+	} else if rec != nil {
+		t.publish(s, nil, rec)
 	}
 }
 
 // replace updates what follows from the snapshots, and tells the subscribers; nil stands for none.
-func (t *Table[Op]) replace(before, after *Snapshot) {
+func (t *Table[Op]) replace(before, after *Snapshot, rec *statefs.Record) {
 	t.counters.Move(place(before), place(after))
 	switch {
 	case after == nil:
@@ -120,9 +128,13 @@ func (t *Table[Op]) replace(before, after *Snapshot) {
 		t.setChild(before, false)
 		t.setChild(after, true)
 	}
+	t.publish(before, after, rec)
+}
+
+func (t *Table[Op]) publish(before, after *Snapshot, rec *statefs.Record) {
 	t.changes++
 	for _, f := range t.subscribers {
-		f(Change{t.changes, before, after})
+		f(Change{t.changes, before, after, rec})
 	}
 }
 

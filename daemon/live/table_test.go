@@ -39,7 +39,7 @@ func TestRowsCountsAndChildrenFollowTheSnapshots(t *testing.T) {
 				if rapid.Bool().Draw(t, "ends first") {
 					table.End(id)
 				}
-				table.Remove(id)
+				table.Remove(&Snapshot{ID: id}, nil)
 				delete(model, id)
 				delete(announced, id)
 				continue
@@ -188,7 +188,7 @@ func TestSubscribersGetEachChangeInOrder(t *testing.T) {
 				case 1:
 					table.Withdraw(rec.ID)
 				case 2:
-					table.Remove(rec.ID)
+					table.Remove(next, nil)
 				case 3:
 					table.Put(next)
 				default:

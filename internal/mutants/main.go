@@ -81,6 +81,15 @@ var mutants = []mutant{
 		"TestChainAfterAnEndThatWasCutShort", "./daemon", false,
 	},
 	{
+		"an event comes before the record has its transition", "daemon/commit.go", "\tc.setState(op, state)\n",
+		"\tc.setState(op, state)\n\tc.committed(op)\n",
+		"TestEventsOnAFullDisk", "./daemon", false,
+	},
+	{
+		"a transition is handed on twice", "daemon/live/change.go", "next.LastTransition = hashOf(", "_ = hashOf(",
+		"TestChangesHaveWhatIsDurableOnce", "./daemon/live", false,
+	},
+	{
 		"slots that were being fired are forgotten", "daemon/trigger/schedules.go", "if job.state.Firing != nil {", "if false {",
 		"TestAFiringThatWasCutShort", "./daemon", false,
 	},
@@ -166,7 +175,8 @@ var mutants = []mutant{
 	},
 	{
 		"a step begins before the record says it", "daemon/steps.go",
-		"if err := s.commitRecord(&rec); err != nil {", "if err := s.commit(op.id(), change{}, syncFiles); err != nil {",
+		"if err := s.commitRecord(op, &rec); err != nil {",
+		"op.rec = &rec\n\tif err := s.commit(op.id(), change{}, syncFiles); err != nil {",
 		"TestRandomSteps", "./daemon", false,
 	},
 	{
