@@ -77,6 +77,7 @@ func newParts(config Config) *Daemon {
 	c.fatal, c.ready, c.stopped = make(chan error, 1), make(chan struct{}), make(chan struct{})
 	p := &publisher{core: c}
 	c.live.Subscribe(p.publish)
+	c.live.Subscribe(c.waitFollowers.forgetLogged)
 	w := &waits{core: c, publisher: p}
 	m := &markers{core: c, strayFiles: strayFiles{came: make(chan struct{}, 1)}}
 	e := &ends{core: c}

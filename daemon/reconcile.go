@@ -62,7 +62,6 @@ func (rc *reconciler) reconcileID(id statefs.ID, names statefs.NameSet) {
 			err = rc.adopt(id, sight)
 			if op = rc.operation(id); op == nil {
 				rc.noteUnmanaged(id, sight, err)
-				rc.waitFollowers.setWaiting(id, false)
 				rc.admission.reconciled(id, decide.Outside, err)
 				return err
 			}

@@ -90,7 +90,7 @@ func (b *bench) noFollowers() {
 	b.poll("nothing is kept of who was followed", func() bool {
 		b.daemon.waitFollowers.mu.Lock()
 		defer b.daemon.waitFollowers.mu.Unlock()
-		return len(b.daemon.waitFollowers.byID)+len(b.daemon.waitFollowers.firstChanged.all()) == 0
+		return len(b.daemon.waitFollowers.byID) == 0
 	})
 }
 

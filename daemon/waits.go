@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/daemon/events"
+	"github.com/jobdir/jobdir/daemon/live"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -79,8 +80,6 @@ func (wt *waits) waitingReason(op *operation) (statefs.Waiting, bool) {
 type waitFollowers struct {
 	mu   sync.Mutex
 	byID map[statefs.ID]*followedOperation
-	// firstChanged holds heads whose next reconcile must publish their waiting reason.
-	firstChanged lockedMap[statefs.ID, bool]
 
 	compareFollowed, compareFirst *time.Timer // the timers of the next comparison; nil if none is due
 }
@@ -89,8 +88,7 @@ type waitFollowers struct {
 // does not repeat the reason for a client that returns.
 type followedOperation struct {
 	streams, eventReaders int         // the readers of its stream, and of its events only
-	waiting               bool        // its last reconcile found it waiting
-	logged                fingerprint // of the reason that was last logged
+	logged                fingerprint // of the reason that was last logged in its present state
 	wake                  []*func()   // callbacks of stream readers that have seen no log yet
 }
 
@@ -102,9 +100,10 @@ type fingerprint = uint64
 
 // Special values instead of the fingerprint of the last published reason.
 const (
-	unpublished      fingerprint = iota // none published in the present state
-	publishedEarlier                    // published by an earlier daemon
-	firstFingerprint
+	unpublished      fingerprint = 0 // none published in the present state
+	reasonChanged    fingerprint = 1 // a bit: the next reconcile compares the reason with the published one
+	publishedEarlier fingerprint = 2 // published by an earlier daemon
+	firstFingerprint fingerprint = 4
 )
 
 var fingerprintSeed = maphash.MakeSeed()
@@ -119,7 +118,7 @@ func fingerprintOf(why *statefs.Waiting) fingerprint {
 		limit, note string
 		person      statefs.ID
 		until       int64
-	}{why.Reason, why.Limit, why.Note, why.NeedsPerson, until}))
+	}{why.Reason, why.Limit, why.Note, why.NeedsPerson, until})&^reasonChanged)
 }
 
 // The shortest time between two comparisons of waiting reasons with the published ones: for the
@@ -180,35 +179,28 @@ func (w *waitFollowers) unfollow(id statefs.ID, reader bool, wake *func()) {
 	}
 }
 
-// setWaiting records whether an operation waits. After it stopped waiting, its log names the reason
-// again the next time.
-func (w *waitFollowers) setWaiting(id statefs.ID, waits bool) {
+// forgetLogged makes the log of an operation that leaves its state name the reason again when it waits again.
+func (w *waitFollowers) forgetLogged(c live.Change) {
+	if c.Before == nil || c.After != nil && c.After.State == c.Before.State {
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	f := w.byID[id]
-	if f == nil {
-		return
-	}
-	f.waiting = waits
-	if waits {
-		return
-	}
-	f.logged = unpublished
-	if f.isUnfollowed() {
-		delete(w.byID, id)
+	if f := w.byID[c.Before.ID]; f != nil {
+		if f.logged = unpublished; f.isUnfollowed() {
+			delete(w.byID, c.Before.ID)
+		}
 	}
 }
 
-// wantedReason returns whether the waiting reason of an operation is to be published, whether it is
-// to be logged, and the fingerprint of the reason that was logged last.
-func (w *waitFollowers) wantedReason(id statefs.ID) (tell, say bool, said fingerprint) {
+// of returns a copy of what is kept of a followed operation.
+func (w *waitFollowers) of(id statefs.ID) (f followedOperation, followed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	tell = w.firstChanged.take(id)
-	if f := w.byID[id]; f != nil {
-		return true, f.streams > 0, f.logged
+	if known := w.byID[id]; known != nil {
+		return *known, true
 	}
-	return tell, false, unpublished
+	return f, false
 }
 
 // publishWaiting publishes why a reconciled operation waits, if that has changed. The first reason
@@ -216,30 +208,27 @@ func (w *waitFollowers) wantedReason(id statefs.ID) (tell, say bool, said finger
 // stream is read, the reason is logged too. A restart does not repeat first reasons that an earlier
 // daemon published: a hundred thousand of them would drive everything else out of the event log.
 func (wt *waits) publishWaiting(op *operation) {
-	tell, say, said := wt.waitFollowers.wantedReason(op.id())
-	if op.state == statefs.Queued && op.publishedReason.Load() == unpublished {
-		if !isClosed(wt.ready) && !wt.publisher.isUnpublished(op.rec) {
-			op.publishedReason.Store(publishedEarlier)
-		} else {
-			tell = true
-		}
+	f, followed := wt.waitFollowers.of(op.id())
+	published := op.publishedReason.Load()
+	first := op.state == statefs.Queued && published&^reasonChanged == unpublished
+	if first && !isClosed(wt.ready) && !wt.publisher.isUnpublished(op.rec) {
+		op.publishedReason.Store(publishedEarlier)
+		first = false
 	}
-	if !tell {
+	if !followed && !first && published&reasonChanged == 0 {
 		return
 	}
 	why, waits := wt.waitingReason(op)
-	waits = waits && wt.manages(op.id())
-	wt.waitFollowers.setWaiting(op.id(), waits)
 	if !waits || why.Reason == statefs.WaitsToStart {
 		return
 	}
 	now := fingerprintOf(&why)
-	if op.publishedReason.Swap(now) != now {
+	if op.publishedReason.Swap(now)&^reasonChanged != now {
 		e := events.Of(op.rec, events.WaitReason)
 		e.Waiting = &why
 		wt.config.Events.Publish(e)
 	}
-	if say && said != now && op.state != statefs.FailedRetryable { // a retry is logged already
+	if f.streams > 0 && f.logged != now && op.state != statefs.FailedRetryable { // a retry is logged already
 		wt.logLine(op, "  Waiting: "+why.Sentence()+".")
 		wt.waitFollowers.setLogged(op.id(), now)
 	}
@@ -291,23 +280,16 @@ func (wt *waits) checkFollowed() {
 	w := &wt.waitFollowers
 	w.mu.Lock()
 	w.compareFollowed = nil
-	said := make(map[statefs.ID]fingerprint) // unpublished: the log has no reader
+	followed := make(map[statefs.ID]followedOperation)
 	for id, f := range w.byID {
-		if f.waiting && !f.isUnfollowed() {
-			said[id] = unpublished
-			if f.streams > 0 {
-				said[id] = max(f.logged, publishedEarlier)
-			}
+		if !f.isUnfollowed() {
+			followed[id] = *f
 		}
 	}
 	w.mu.Unlock()
-	for id, said := range said {
-		why, waits := wt.Waiting(id)
-		op := wt.operation(id)
-		if !waits || op == nil || why.Reason == statefs.WaitsToStart {
-			continue
-		}
-		if now := fingerprintOf(&why); op.publishedReason.Load() != now || said != unpublished && said != now {
+	for id, f := range followed {
+		op, now := wt.reasonNow(id)
+		if op != nil && (op.publishedReason.Load() != now || f.streams > 0 && f.logged != now) {
 			wt.reconcileQueue.enqueue(id)
 		}
 	}
@@ -324,20 +306,23 @@ func (wt *waits) checkFirst() {
 		return
 	}
 	for _, id := range wt.admission.firstWaiting() {
-		id = id.Whole()
-		why, waits := wt.Waiting(id)
-		op := wt.operation(id)
-		if !waits || op == nil || why.Reason == statefs.WaitsToStart {
+		op, now := wt.reasonNow(id.Whole())
+		if op == nil || op.publishedReason.CompareAndSwap(publishedEarlier, now) || op.publishedReason.Load() == now {
 			continue
 		}
-		now := fingerprintOf(&why)
-		if told := op.publishedReason.Load(); told == now || told == publishedEarlier &&
-			op.publishedReason.CompareAndSwap(told, now) {
-			continue
-		}
-		w.firstChanged.set(id, true)
-		wt.reconcileQueue.enqueue(id)
+		op.publishedReason.Or(reasonChanged)
+		wt.reconcileQueue.enqueue(op.id())
 	}
+}
+
+// reasonNow returns a queued operation and the fingerprint of its reason to wait; nil if it has none to publish.
+func (wt *waits) reasonNow(id statefs.ID) (*operation, fingerprint) {
+	why, waits := wt.Waiting(id)
+	op := wt.operation(id)
+	if !waits || op == nil || why.Reason == statefs.WaitsToStart {
+		return nil, unpublished
+	}
+	return op, fingerprintOf(&why)
 }
 
 // close stops the timers.
