@@ -23,7 +23,7 @@ var finalCodes = map[string]bool{"queue_timeout": true, "deadline_exceeded": tru
 func (c *core) judgeAttempt(failed decide.AttemptFailed, def *catalog.Definition, began, ended time.Time,
 	attempts, backoff *int, diedAt *[]time.Time,
 ) decide.Answer {
-	limit := c.crashLimitOf(def)
+	limit := c.config.crashLimitOf(def)
 	if ended.Sub(began) > limit.Within {
 		*backoff = 0
 	}
@@ -77,7 +77,7 @@ func (f *finisher) noteFailedAttempt(op *operation, err error, partial bool) (st
 	case statefs.CauseNeedsPerson:
 		rec.Reason = "manual"
 		if a.Crashed {
-			rec.Reason = crashReason(f.crashLimitOf(r.Def()))
+			rec.Reason = crashReason(f.config.crashLimitOf(r.Def()))
 		}
 		rec.RedoFrom = r.Number() + 1
 	case statefs.CauseRescued, statefs.CauseRetryLater:
@@ -348,8 +348,8 @@ func addDeath(before []time.Time, at time.Time, limit catalog.CrashLimit) []time
 
 // crashLimitOf returns the crash limit of a job. Fields that the job does not set come from the
 // configuration.
-func (c *core) crashLimitOf(def *catalog.Definition) catalog.CrashLimit {
-	return def.CrashLimit.Or(c.config.CrashLimit)
+func (c *Config) crashLimitOf(def *catalog.Definition) catalog.CrashLimit {
+	return def.CrashLimit.Or(c.CrashLimit)
 }
 
 // crashReason returns the reason for the record of an operation whose crash limit is used up.

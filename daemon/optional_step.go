@@ -248,7 +248,7 @@ func (o *optional) adoptOptionalSteps(op *operation) error {
 			at.ErrorMessage = o.cutOffMessage(op.id(), task, at, cutOffText)
 		}
 		if a.Crashed {
-			at.ErrorMessage += "; " + crashText(o.crashLimitOf(task))
+			at.ErrorMessage += "; " + crashText(o.config.crashLimitOf(task))
 		}
 		if err := at.Apply(cause); err != nil {
 			return err
@@ -411,7 +411,7 @@ func (o *optional) failOptionalStep(rec *statefs.Record, at *steps.Step, s *opti
 	at.ErrorCode, at.ErrorMessage = why.Code, why.Message
 	switch {
 	case a.Crashed:
-		at.ErrorMessage += "; " + crashText(o.crashLimitOf(r.Def()))
+		at.ErrorMessage += "; " + crashText(o.config.crashLimitOf(r.Def()))
 		return steps.CauseNeedsPerson
 	case a.Cause != statefs.CauseRescued:
 		return steps.CauseNeedsPerson

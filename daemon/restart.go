@@ -63,7 +63,7 @@ func (f *finisher) giveUpCutOff(op *operation, cause statefs.Cause, def *catalog
 	switch {
 	case cause == statefs.CauseNeedsPerson:
 		redoFailed(op.rec)
-		op.rec.Reason = crashReason(f.crashLimitOf(def))
+		op.rec.Reason = crashReason(f.config.crashLimitOf(def))
 	case def.Restart() == catalog.RestartFail:
 		message += ", and the job does not let it begin again"
 	default:
