@@ -337,11 +337,7 @@ func (dc *decisions) confirmMissingMarker(op *operation) error {
 	if !errors.Is(err, statefs.ErrNotLive) {
 		return err
 	}
-	listing, err := dc.owner.List()
-	if err != nil {
-		return err
-	}
-	file, place, err := dc.markers.findMarker(op, listing)
+	file, place, err := dc.markers.findMarker(op)
 	if err != nil {
 		return err
 	}
@@ -396,14 +392,9 @@ func (m *markers) restoreMarker(op *operation) error {
 	return nil
 }
 
-// findMarker searches the folder for the marker under another name: a name that begins with the ID,
-// or any name of the same file.
-func (m *markers) findMarker(op *operation, listing statefs.Listing) (file string, place decide.Place, err error) {
-	for _, e := range listing.Unknown {
-		if e.ID == op.id() {
-			return e.File, decide.Misnamed, nil
-		}
-	}
+// findMarker searches the folder for the marker under another name. Another file whose name begins with the ID is
+// not the marker: a person who removes the marker beside it means a cancel.
+func (m *markers) findMarker(op *operation) (file string, place decide.Place, err error) {
 	entries, err := os.ReadDir(m.owner.JobsDir())
 	if err != nil {
 		return "", "", err

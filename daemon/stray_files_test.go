@@ -82,6 +82,21 @@ func TestFilesBesideAMarkerAreSetAside(t *testing.T) {
 	}
 }
 
+// The removal of a marker is a cancel, also beside a file with a meaningless ending: that is not the marker.
+func TestMarkerIsRemovedBesideAnotherFile(t *testing.T) {
+	t.Parallel()
+	b := setup(t, handlerJobs, testHandlers)
+	id := b.submit("wait", `{}`)
+	b.awaitState(id, statefs.Running)
+	marker := filepath.Join(b.tree.JobsDir(), statefs.MarkerName(id, statefs.Running))
+	must(t, os.WriteFile(marker+".bak", []byte("content"), 0o640))
+	must(t, os.Remove(marker))
+	if rec := b.awaitEnd(id); rec.Status != statefs.Cancelled ||
+		rec.Transitions[len(rec.Transitions)-1].Cause != statefs.CauseMarkerMissing {
+		t.Errorf("it ended as %s, %+v", rec.Status, rec.Transitions)
+	}
+}
+
 // TestASweepReportsAFileOnce sweeps repeatedly over a folder with the name of a marker.
 func TestASweepReportsAFileOnce(t *testing.T) {
 	t.Parallel()
