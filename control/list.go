@@ -68,7 +68,7 @@ func (s *lists) operations(w *front.Response, r *front.Request) error {
 	if starting && q.Limit == 0 {
 		return s.live.refuseAtStartup()
 	}
-	if total, ok, err := s.countOnly(r.Context(), q); ok || err != nil {
+	if total, ok, err := s.countOnly(q); ok || err != nil {
 		if err != nil {
 			return err
 		}
@@ -340,12 +340,12 @@ var countedStates = []statefs.State{
 }
 
 // countOnly answers a list that only wants the number of operations in countedStates; false for any other list.
-func (s *lists) countOnly(ctx context.Context, q *history.Query) (total int, ok bool, err error) {
+func (s *lists) countOnly(q *history.Query) (total int, ok bool, err error) {
 	if !q.CountsStatuses() || slices.ContainsFunc(q.Statuses,
 		func(state statefs.State) bool { return !slices.Contains(countedStates, state) }) {
 		return 0, false, nil
 	}
-	states, err := s.countStates(ctx)
+	states, err := s.countStates()
 	for state, n := range states {
 		if slices.Contains(q.Statuses, state) {
 			total += n
@@ -355,7 +355,7 @@ func (s *lists) countOnly(ctx context.Context, q *history.Query) (total int, ok 
 }
 
 // countStates counts the operations of this daemon by status, each exactly once at any moment.
-func (s *lists) countStates(ctx context.Context) (map[statefs.State]int, error) {
+func (s *lists) countStates() (map[statefs.State]int, error) {
 	live, foreign, err := s.live.liveView(&history.Query{})
 	if err != nil {
 		return nil, err
@@ -364,5 +364,5 @@ func (s *lists) countStates(ctx context.Context) (map[statefs.State]int, error) 
 		shown, err := row.Unpack()
 		return err == nil && foreign[shown.ID] && shown.ID.PID() != os.Getpid()
 	})
-	return s.history.CountStates(ctx, live)
+	return s.history.CountStates(live)
 }

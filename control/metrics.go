@@ -183,7 +183,7 @@ func (s *figures) stats(w *front.Response, r *front.Request) error {
 	}
 	out := api.Stats{LiveStats: s.counts.Stats(), Outbox: s.outbox.Status()}
 	var err error
-	if out.States, err = s.lists.countStates(r.Context()); err != nil {
+	if out.States, err = s.lists.countStates(); err != nil {
 		return err
 	}
 	return w.SendJSON(http.StatusOK, out)

@@ -292,13 +292,16 @@ func (f *indexFile) update(durable bool, work []func(index) error) (err error) {
 
 // view reads in a transaction. If the file turns out to be damaged, it makes the writer rebuild it.
 func (w *writer) view(fn func(index) error) error {
+	w.dbMu.RLock()
+	seen := w.db
+	w.dbMu.RUnlock()
 	err := w.read(fn)
-	if isDamage(err) {
-		found := err
+	if found := err; isDamage(found) {
 		w.enqueue(change{apply: func(index) error {
-			reason := found
-			found = nil
-			return reason
+			if w.db != seen {
+				return nil // it has been replaced
+			}
+			return found
 		}})
 		return fmt.Errorf("%w (%w)", ErrNotReady, err)
 	}

@@ -182,6 +182,18 @@ func (x index) row(number []byte) (Row, error) { return Packed(x.rows.Get(number
 // has reports whether an operation with this key of its ID has ended.
 func (x index) has(id []byte) bool { return x.id.Get(id) != nil }
 
+// late returns those rows that the index does not have, by the keys of their IDs, and whether an operation has ended
+// by the index or by one of them. A deleted operation is in neither.
+func (x index) late(rows []*Row) (late map[string]Packed, has func(id []byte) bool) {
+	late = make(map[string]Packed)
+	for _, r := range rows {
+		if key := keyOf(r.ID); !x.has(key) && x.gone.Get(key) == nil {
+			late[string(key)] = r.Pack()
+		}
+	}
+	return late, func(id []byte) bool { return x.has(id) || late[string(id)] != nil }
+}
+
 // find returns the row of an ended operation, and false when the index has none.
 func (x index) find(id statefs.ID) (Row, bool, error) {
 	number := x.id.Get(keyOf(id))

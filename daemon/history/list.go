@@ -73,12 +73,14 @@ func (s *Store) listOnce(ctx context.Context, f *filter, live *LiveView, more in
 		page, err = pageOf(f, nil, living, max(sumOf(totals), 0), true)
 		return page, true, err
 	}
-	if err := s.awaitApplied(ctx); err != nil {
+	unapplied, err := s.unapplied()
+	if err != nil {
 		return page, false, err
 	}
 	err = s.view(func(x index) error {
 		list := indexQuery{ctx: ctx, index: x, filter: f}
-		living, totals, all := seen.resolve(f, live, x.has, wanted)
+		late, has := x.late(unapplied)
+		living, totals, all := seen.resolve(f, live, has, wanted)
 		list.plan()
 		list.narrow()
 		total, exact := list.total()
@@ -89,11 +91,28 @@ func (s *Store) listOnce(ctx context.Context, f *filter, live *LiveView, more in
 		if list.err != nil {
 			return list.err
 		}
+		lateEnded, lateTotal := f.lateMatches(late)
+		ended, total = append(ended, lateEnded...), total+lateTotal
 		enough = all
 		page, err = pageOf(f, ended, living, max(sumOf(totals), 0)+total, exact)
 		return err
 	})
 	return page, enough, err
+}
+
+// lateMatches returns the rows that match and are behind the cursor, and how many match.
+func (f *filter) lateMatches(late map[string]Packed) (found []match, total int) {
+	for _, row := range late {
+		r, err := row.parse()
+		if err != nil || !f.matches(&r) {
+			continue
+		}
+		total++
+		if key := timeKey(f.sortTime(&r), r.idKey()); f.After == nil || bytes.Compare(key, f.After.key) < 0 {
+			found = append(found, match{key: key, data: row})
+		}
+	}
+	return found, total
 }
 
 // wantsLiveOnly reports whether no ended operation can match.

@@ -266,3 +266,80 @@ func TestParseTime(t *testing.T) {
 		}
 	}
 }
+
+// Lists and counts have an operation from its end on, once, while the writer of the index waits, and also when it
+// has gone on.
+func TestListsDoNotWaitForTheWriter(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	r.end("a", statefs.Completed)
+	must(t, r.awaitApplied(t.Context()))
+	hold, err := r.db.Begin(true) // a transaction that writes: the writer waits for its end
+	must(t, err)
+	defer func() { _ = hold.Rollback() }()
+	living := new(LiveIndex)
+	var ended []*statefs.Record
+	for _, job := range []string{"b", "c", "d"} {
+		rec := r.unpublished(job, statefs.Completed)
+		row := RowOf(rec)
+		row.Status, row.Number = statefs.Running, 0
+		living.Put(rec.ID, row.Pack())
+		living.End(rec.ID, row.Pack())
+		r.Ended(rec)
+		if job != "d" { // this one is still in the table
+			living.Remove(rec.ID, row.Pack())
+		}
+		ended = append(ended, rec)
+	}
+	check := func(when string) {
+		t.Helper()
+		view := &LiveView{Index: living}
+		for _, test := range []struct {
+			query Query
+			want  []string
+			total int
+		}{
+			{Query{Limit: 10}, []string{"d", "c", "b", "a"}, 4},
+			{Query{Limit: 2}, []string{"d", "c"}, 4},
+			{Query{Limit: 2, Offset: 1}, []string{"c", "b"}, 4},
+			{Query{Limit: 10, Sort: ByUpdated}, []string{"d", "c", "b", "a"}, 4},
+			{Query{Limit: 10, Job: "c"}, []string{"c"}, 1},
+			{Query{Limit: 10, Text: `"title":"b"`}, []string{"b"}, 1},
+			{Query{Limit: 10, Statuses: []statefs.State{statefs.Completed}}, []string{"d", "c", "b", "a"}, 4},
+			{Query{Limit: 10, Number: ended[1].ID.Sequence()}, []string{"c"}, 1},
+		} {
+			page, err := r.ListOf(t.Context(), &test.query, view)
+			must(t, err)
+			var got []string
+			for _, e := range page.Entries {
+				if got = append(got, e.Row.Job); e.Live || e.Row.Status != statefs.Completed {
+					t.Errorf("%s, %+v: %s is live", when, test.query, e.Row.Job)
+				}
+			}
+			if !slices.Equal(got, test.want) || page.Total != test.total {
+				t.Errorf("%s, %+v: %q of %d, want %q of %d", when, test.query, got, page.Total, test.want, test.total)
+			}
+		}
+		first, err := r.ListOf(t.Context(), &Query{Limit: 2}, view)
+		must(t, err)
+		next, err := r.ListOf(t.Context(), &Query{Limit: 2, After: first.Next}, view)
+		must(t, err)
+		if len(next.Entries) != 2 || next.Entries[0].Row.Job != "b" || next.Entries[1].Row.Job != "a" {
+			t.Errorf("%s: the second page is %+v", when, next.Entries)
+		}
+		states, err := r.CountStates(view)
+		must(t, err)
+		if states[statefs.Completed] != 4 || states[statefs.Running] != 0 {
+			t.Errorf("%s: counts %v", when, states)
+		}
+	}
+	check("while the writer waits")
+	must(t, hold.Rollback())
+	check("while it goes on")
+	must(t, r.awaitApplied(t.Context()))
+	check("afterwards")
+	must(t, r.Delete(t.Context(), ended[0].ID, Guards{}, r.clock))
+	if jobs, _ := r.list(Query{}); !slices.Equal(jobs, []string{"d", "c", "a"}) {
+		t.Errorf("after a deletion: %q", jobs)
+	}
+}

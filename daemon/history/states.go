@@ -1,7 +1,6 @@
 package history
 
 import (
-	"context"
 	"errors"
 	"maps"
 
@@ -10,13 +9,20 @@ import (
 
 // CountStates counts live and ended operations by status. It counts each operation once, even if
 // it ends during the call. While the index is being built, it counts live operations only.
-func (s *Store) CountStates(ctx context.Context, live *LiveView) (states map[statefs.State]int, err error) {
+func (s *Store) CountStates(live *LiveView) (states map[statefs.State]int, err error) {
 	all, f := live.withHidden(), new(Query).filter()
 	seen := all.snapshot(f, 1)
 	defer seen.close(all.Index)
-	if err = s.awaitApplied(ctx); err == nil {
+	unapplied, err := s.unapplied()
+	if err == nil {
 		err = s.view(func(x index) error {
-			_, states, _ = seen.resolve(f, all, x.has, 0)
+			late, has := x.late(unapplied)
+			_, states, _ = seen.resolve(f, all, has, 0)
+			for _, row := range late {
+				if r, err := row.parse(); err == nil {
+					states[statefs.State(r.status)]++
+				}
+			}
 			for _, state := range statefs.States() {
 				if state.Terminal() {
 					states[state] += 0 // none is counted as 0

@@ -34,7 +34,7 @@ type writer struct {
 
 	mu       sync.Mutex // guards the fields below
 	queue    []change
-	writing  bool          // changes that have left the queue are being written
+	writing  []change      // changes that have left the queue and are being written
 	wake     chan struct{} // holds a token when there is work
 	building bool          // the index is not complete yet
 	caughtUp bool          // the operations that ended before the start are in the index
@@ -55,6 +55,7 @@ type Live struct {
 // change is one item of a transaction of the writer.
 type change struct {
 	apply func(index) error
+	row   *Row // that apply adds, unless it is nil
 	// number is published when the change is in the index; 0 means none.
 	number uint64
 	// mustSucceed makes the writer retry the change until it succeeds, because the index must
@@ -113,14 +114,12 @@ const (
 // Run writes ends into the index until ctx ends, and then what is still queued. It always returns
 // nil: an index that cannot be written makes queries fail, and nothing else.
 func (s *Store) Run(ctx context.Context) error {
-	var builder sync.WaitGroup
-	defer builder.Wait()
-	buildCtx, stop := context.WithCancel(ctx)
-	defer stop()
+	stop := func() {}
+	defer func() { stop() }()
 	for {
 		if s.takeRebuild() {
-			builder.Wait()
-			builder.Go(func() { s.build(buildCtx) })
+			stop() // an earlier build waits for this goroutine
+			stop = s.runBuild(ctx)
 		}
 		batch := s.takeQueue()
 		if len(batch) > 0 {
@@ -150,10 +149,20 @@ func (s *Store) Run(ctx context.Context) error {
 		case <-s.wake:
 		case <-ctx.Done():
 			stop()
-			builder.Wait()
 			s.close(s.takeQueue())
 			return nil
 		}
+	}
+}
+
+// runBuild starts a build. stop cancels it and waits for its end.
+func (s *Store) runBuild(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var builder sync.WaitGroup
+	builder.Go(func() { s.build(ctx) })
+	return func() {
+		cancel()
+		builder.Wait()
 	}
 }
 
@@ -221,7 +230,7 @@ func (w *writer) takeQueue() []change {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	batch := w.queue
-	w.queue, w.writing = nil, len(w.queue) > 0
+	w.queue, w.writing = nil, batch
 	return batch
 }
 
@@ -344,7 +353,7 @@ func (w *writer) noteWriteResult(err error) {
 	if err == nil && w.failed != nil {
 		w.log.Info("history index can be written again", "file", w.path)
 	}
-	w.failed, w.writing = err, false
+	w.failed, w.writing = err, nil
 }
 
 // requeue puts the changes with mustSucceed back to the front of the queue, and answers the others
@@ -369,7 +378,7 @@ func (s *Store) Ended(rec *statefs.Record) { s.enqueue(put(s.endedRow(rec))) }
 
 // put returns the change that adds a row and publishes its number.
 func put(row Row) change {
-	return change{apply: func(x index) error { return x.put(&row) }, number: row.Number, mustSucceed: true}
+	return change{apply: func(x index) error { return x.put(&row) }, row: &row, number: row.Number, mustSucceed: true}
 }
 
 // endedRow makes the row of an ended operation.
@@ -403,11 +412,26 @@ func (w *writer) Built() <-chan struct{} {
 	return w.built
 }
 
+// unapplied returns the rows of ended operations that are on their way into the index. A transaction that begins
+// later has the rows that were applied before. The error says that lists cannot be answered.
+func (w *writer) unapplied() (rows []*Row, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, changes := range [][]change{w.writing, w.queue} {
+		for i := range changes {
+			if r := changes[i].row; r != nil && !r.NeedsPerson {
+				rows = append(rows, r)
+			}
+		}
+	}
+	return rows, w.readyLocked()
+}
+
 // awaitApplied returns when all changes enqueued before are in the index: at once when the writer
 // is idle.
 func (w *writer) awaitApplied(ctx context.Context) error {
 	w.mu.Lock()
-	err, pending := w.readyLocked(), w.writing || len(w.queue) > 0
+	err, pending := w.readyLocked(), len(w.writing)+len(w.queue) > 0
 	w.mu.Unlock()
 	if err != nil || !pending {
 		return err
@@ -415,8 +439,17 @@ func (w *writer) awaitApplied(ctx context.Context) error {
 	return w.do(ctx, change{})
 }
 
-// Find returns the row of an ended operation, and false if its end is not in the index.
+// Find returns the row of an ended operation, and false if its end is neither in the index nor on the way into it.
 func (s *Store) Find(id statefs.ID) (r Row, has bool, err error) {
-	err = s.view(func(x index) error { r, has, err = x.find(id); return err })
+	unapplied, _ := s.unapplied() //nolint:errcheck // what is there can be found while lists are not ready
+	err = s.view(func(x index) error {
+		if r, has, err = x.find(id); has || err != nil || x.gone.Get(keyOf(id)) != nil {
+			return err
+		}
+		if at := slices.IndexFunc(unapplied, func(late *Row) bool { return late.ID == id }); at >= 0 {
+			r, has = *unapplied[at], true
+		}
+		return nil
+	})
 	return r, has, err
 }
