@@ -47,7 +47,10 @@ type core struct {
 	// those of foreign programs, operations that it could not take over, operations whose marker is missing, and
 	// requests without an operation. Any other mismatch lasts at most one reconcile. The value is the state of
 	// the marker if a reconcile left it to a foreign program.
-	unsettledIDs   lockedMap[statefs.ID, statefs.State]
+	unsettledIDs lockedMap[statefs.ID, statefs.State]
+	// ownSubmits holds the IDs that this process submits, until the watch reports their first marker. Created
+	// enqueues them, so that event is dropped.
+	ownSubmits     lockedMap[statefs.ID, bool]
 	retentionClock retentionClock
 	counters       counters
 	startedAt      time.Time
@@ -133,6 +136,12 @@ func (l *lockedMap[K, V]) take(key K) V {
 	value := l.m[key]
 	delete(l.m, key)
 	return value
+}
+
+func (l *lockedMap[K, V]) clear() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clear(l.m)
 }
 
 // all returns a copy of the map.

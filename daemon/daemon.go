@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -143,6 +144,7 @@ func New(config Config) (*Daemon, error) {
 	if d.dir, err = watch.OpenDir(config.Owner.JobsDir(), d.watchKeyOf, config.Watch); err != nil {
 		return nil, fmt.Errorf("watch %s: %w", config.Owner.JobsDir(), err)
 	}
+	d.dir.Gone = watchKey.asGone
 	d.files = watch.OpenFiles(config.Watch)
 	d.workHost.Files = d.files
 	if d.Lanes, err = lanes.New(lanes.Config{
@@ -254,12 +256,16 @@ func (d *Daemon) takeEvents() {
 	d.watchMu.Lock()
 	defer d.watchMu.Unlock()
 	keys, rescan := d.dir.Take()
-	d.admission.noteForeign(keys, d.manages)
-	for _, key := range keys {
-		if op := d.operation(key.id); op != nil {
+	keys = slices.DeleteFunc(keys, func(key watchKey) bool {
+		op, s := d.live.Get(key.id)
+		if op != nil {
 			op.events.Add(1)
 		}
-		d.reconcileQueue.enqueueNames(key.id, key.names)
+		return d.isOldMarker(key, s) || !key.gone && d.ownSubmits.take(key.id)
+	})
+	d.admission.noteForeign(keys, d.manages)
+	for _, key := range keys {
+		d.reconcileQueue.enqueueNames(key.id, d.toObserve(key))
 	}
 	if rescan {
 		d.rescan()
@@ -269,6 +275,7 @@ func (d *Daemon) takeEvents() {
 // rescan lists jobs/ and enqueues every operation, because events were lost or are unavailable.
 func (d *Daemon) rescan() {
 	d.counters.rescans.Add(1)
+	d.ownSubmits.clear() // their events may be lost
 	if err := d.dir.Check(); err != nil {
 		d.fail(err)
 		return

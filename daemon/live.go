@@ -242,10 +242,17 @@ func (d *Daemon) collectUnsettled() (ids map[statefs.ID]statefs.State, ok bool) 
 	waiting, lost := d.dir.Peek()
 	d.watchMu.Unlock()
 	for _, key := range waiting {
-		changed[key.id] |= key.names
+		changed[key.id] |= d.toObserve(key)
 	}
 	d.reconcileQueue.addTo(changed)
 	ids = make(map[statefs.ID]statefs.State)
+	d.live.Read(func(get func(statefs.ID) *live.Snapshot) {
+		for id, names := range changed {
+			if s := get(id); s != nil && names&statefs.AllMarkers&^statefs.MarkerBit(s.State) == 0 {
+				delete(changed, id)
+			}
+		}
+	})
 	for id, names := range changed {
 		if !d.shows(id, names) {
 			ids[id] = ""
@@ -259,16 +266,16 @@ func (d *Daemon) collectUnsettled() (ids map[statefs.ID]statefs.State, ok bool) 
 	return ids, !lost
 }
 
-// shows reports whether lists are right about an ID if only these of its names may have changed: a live
-// operation whose only changed marker is that of its state, or an ID without a marker. After a flood of
-// submits nearly all pending reconciles are of such operations, announced or ended.
+// shows reports whether lists are right about an ID if only these of its names may have changed: none of them
+// exists, except the marker of its state. After a flood of submits nearly all pending reconciles are of such
+// operations.
 func (d *Daemon) shows(id statefs.ID, names statefs.NameSet) bool {
-	markers := names & statefs.AllMarkers
-	if _, s := d.live.Get(id); s != nil {
-		return markers&^statefs.MarkerBit(s.State) == 0
-	}
 	if names&statefs.AllNames == statefs.AllNames {
 		return false
+	}
+	markers := names & statefs.AllMarkers
+	if _, s := d.live.Get(id); s != nil {
+		markers &^= statefs.MarkerBit(s.State)
 	}
 	seen, err := d.owner.Observe(id, markers)
 	return err == nil && len(seen.States)+len(seen.Irregular) == 0

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,15 +36,60 @@ const namesFromListing = statefs.AllNames + 1
 // noNames is enqueued if something else than the names may have changed.
 const noNames = namesFromListing << 1
 
-// isKnown reports whether an evicted operation has the known marker and nothing else has changed than
-// names of markers, so that a reconcile has nothing to do and need not read the record.
-func (m *markers) isKnown(op *operation, names statefs.NameSet) bool {
-	if op == nil || op.activeState != nil || op.extraNames != 0 || names == 0 || names&^statefs.AllMarkers != 0 {
+// markerGone is enqueued instead of the name of a marker that left the folder: only whether the expected one is
+// there remains to be observed.
+const markerGone = noNames << 1
+
+// isMarkerGone reports whether an event says that a marker left the folder.
+func (k watchKey) isMarkerGone() bool { return k.gone && k.names&^statefs.AllMarkers == 0 }
+
+// toObserve returns the names that an event makes a reconcile observe. Of an announced operation they include a
+// marker that is gone, because no other name is known.
+func (m *markers) toObserve(key watchKey) statefs.NameSet {
+	if op, s := m.live.Get(key.id); key.isMarkerGone() && (op != nil || s == nil) {
+		return markerGone
+	}
+	return key.names
+}
+
+// isOldMarker reports whether an event only says that a marker is gone which the daemon does not expect, as after
+// its own moves and removals. If a file got that name again since, another event says so. s is what the table has.
+func (m *markers) isOldMarker(key watchKey, s *live.Snapshot) bool {
+	if !key.isMarkerGone() {
 		return false
 	}
-	sight, err := m.owner.Observe(op.id(), names|statefs.MarkerBit(op.state))
-	return err == nil && len(sight.Irregular) == 0 && op.hasOnlyMarker(sight) &&
-		sight.Inodes[0] == op.shown.Marker.Inode
+	if s != nil {
+		return key.names&statefs.MarkerBit(s.State) == 0
+	}
+	if m.reconcileQueue.has(key.id) { // asked first: a reconcile that has ended has noted what it left unsettled
+		return false
+	}
+	_, unsettled := m.unsettledIDs.get(key.id)
+	return !unsettled
+}
+
+// isKnown reports whether a reconcile has nothing to do: only names of markers have changed, and what exists of
+// them is what the daemon knows. So are the events of its own submits, moves and removals. Whatever else a
+// reconcile does is enqueued with other names.
+func (m *markers) isKnown(id statefs.ID, names statefs.NameSet) bool {
+	if names == 0 || names&^(statefs.AllMarkers|markerGone) != 0 {
+		return false
+	}
+	var known []statefs.State
+	op, s := m.live.Get(id)
+	switch _, unsettled := m.unsettledIDs.get(id); {
+	case unsettled, op == nil && s != nil:
+		return false
+	case op == nil:
+	case op.extraNames != 0 || op.misplaced.Load() || op.activeState != nil && op.missing != missingMarker{}:
+		return false
+	case names&(statefs.MarkerBit(op.state)|markerGone) != 0:
+		known = []statefs.State{op.state}
+		names |= statefs.MarkerBit(op.state)
+	}
+	sight, err := m.owner.Observe(id, names)
+	return err == nil && len(sight.Irregular) == 0 && slices.Equal(sight.States, known) &&
+		(len(known) == 0 || sight.Inodes[0] == op.shown.Marker.Inode)
 }
 
 // hasOnlyMarker reports whether the marker of the operation was seen, and no other one.

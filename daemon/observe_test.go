@@ -70,3 +70,87 @@ func TestASightAsksForWhatWasHeardOfAndWhatIsOpen(t *testing.T) {
 	must(t, os.Remove(request))
 	sees(queued, 0, 0) // it has ended
 }
+
+// Only the marker that the daemon knows may have the name in an event, and no other one.
+func TestEventsThatTellNothingNew(t *testing.T) {
+	t.Parallel()
+	b := prepare(t, handlerJobs, testHandlers)
+	d := b.unstarted()
+	id := b.submit("count", "{}")
+	queued, running := statefs.MarkerBit(statefs.Queued), statefs.MarkerBit(statefs.Running)
+	file := func(state statefs.State) string {
+		return filepath.Join(b.tree.JobsDir(), statefs.MarkerName(id, state))
+	}
+	known := func(names statefs.NameSet, want bool) {
+		t.Helper()
+		if got := d.isKnown(id, names); got != want {
+			t.Errorf("known is %v with the names %b", got, names)
+		}
+	}
+	gone := func(state statefs.State, want bool) {
+		t.Helper()
+		_, s := d.live.Get(id)
+		if got := d.isOldMarker(watchKey{id, statefs.MarkerBit(state), true}, s); got != want {
+			t.Errorf("the marker %s that is gone is an old one: %v", state, got)
+		}
+	}
+	gone(statefs.Queued, true) // nothing is known of it, so nothing is lost
+	d.unsettledIDs.set(id, "")
+	gone(statefs.Queued, false)
+	known(running, false)
+	d.unsettledIDs.take(id)
+	known(queued, false) // it is new
+	known(running, true) // there is none
+
+	rec, err := b.tree.ReadRecord(id)
+	must(t, err)
+	op := newOperation(rec)
+	d.setState(op, statefs.Queued)
+	op.shown.Marker, _, err = d.owner.Identify(statefs.MarkerName(id, statefs.Queued))
+	must(t, err)
+	d.track(op)
+	for _, names := range []statefs.NameSet{queued, running, markerGone, queued | running | markerGone} {
+		known(names, true)
+	}
+	for _, names := range []statefs.NameSet{
+		0, noNames, statefs.AllNames, queued | noNames, queued | statefs.Name{Action: statefs.Pause}.Bit(),
+	} {
+		known(names, false)
+	}
+	gone(statefs.Running, true)
+	gone(statefs.Queued, false)
+	op.misplaced.Store(true)
+	known(queued, false)
+	op.misplaced.Store(false)
+	op.extraNames = statefs.Name{Action: statefs.Pause}.Bit()
+	known(queued, false)
+	op.extraNames = 0
+	op.missing.events = 1
+	known(queued, false)
+	op.missing = missingMarker{}
+
+	must(t, os.WriteFile(file(statefs.Running), nil, 0o600)) // a second marker
+	known(queued|running, false)
+	must(t, os.Remove(file(statefs.Running)))
+	must(t, os.Rename(file(statefs.Queued), file(statefs.Running)))
+	known(markerGone, false)
+	known(running, false)
+	must(t, os.WriteFile(file(statefs.Queued), nil, 0o600)) // another file
+	known(queued, false)
+}
+
+// A submit of this process is remembered until its event comes, and no longer.
+func TestOwnSubmitsAreForgottenWithTheirEvents(t *testing.T) {
+	t.Parallel()
+	b := prepare(t, handlerJobs, testHandlers)
+	b.start()
+	id := b.submit("count", "{}")
+	b.awaitEnd(id)
+	b.poll("its events are taken", func() bool {
+		_, own := b.daemon.ownSubmits.get(id)
+		return !own && !b.daemon.reconcileQueue.has(id)
+	})
+	if _, unsettled := b.daemon.unsettledIDs.get(id); unsettled {
+		t.Error("it is unsettled")
+	}
+}

@@ -41,8 +41,12 @@ const retryInterval = time.Second
 // Nothing else changes an operation, and at most one reconcile runs per ID.
 func (rc *reconciler) reconcileID(id statefs.ID, names statefs.NameSet) {
 	defer rc.checkDrained()
-	if op := rc.operation(id); rc.markers.isKnown(op, names) {
-		rc.admission.reconciled(id, op.standing, nil)
+	if rc.markers.isKnown(id, names) {
+		stands := decide.Outside
+		if op := rc.operation(id); op != nil {
+			stands = op.standing
+		}
+		rc.admission.reconciled(id, stands, nil)
 		return
 	}
 	rc.runReconcile(id, func() error {

@@ -139,6 +139,14 @@ func (l *reconcileQueue) work() {
 	l.mu.Unlock()
 }
 
+// has reports whether an ID is queued or being reconciled.
+func (l *reconcileQueue) has(id statefs.ID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, has := l.pending[id]
+	return has
+}
+
 // addTo adds the IDs that are queued, delayed or being reconciled, with the names that may have changed.
 func (l *reconcileQueue) addTo(changed map[statefs.ID]statefs.NameSet) {
 	l.mu.Lock()
@@ -187,6 +195,7 @@ func (l submitListener) Announce(rec *statefs.Record) {
 	if isClosed(l.core.ready) {
 		shown := (&live.Snapshot{ID: rec.ID}).Next(rec, rec.Status)
 		l.core.queueQuota.settle(func() { l.core.live.Announce(shown) }, rec)
+		l.core.ownSubmits.set(rec.ID, true)
 	}
 }
 
@@ -196,6 +205,7 @@ func (l submitListener) Withdraw(recs ...*statefs.Record) {
 	l.core.queueQuota.settle(func() {
 		for _, rec := range recs {
 			l.core.live.Withdraw(rec.ID)
+			l.core.ownSubmits.take(rec.ID)
 		}
 	}, recs...)
 }

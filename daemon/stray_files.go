@@ -28,11 +28,12 @@ func (s *strayFiles) note() {
 	}
 }
 
-// watchKey is the key by which the watch merges events of jobs/: an operation, and one of its
-// names.
+// watchKey is the key by which the watch merges events of jobs/: an operation, one of its names, and whether
+// the name left the folder.
 type watchKey struct {
 	id    statefs.ID
 	names statefs.NameSet
+	gone  bool
 }
 
 func (m *markers) watchKeyOf(file string) (watchKey, bool) {
@@ -40,17 +41,23 @@ func (m *markers) watchKeyOf(file string) (watchKey, bool) {
 	if !ok || (name.State == "" && name.Action == "") {
 		m.strayFiles.note()
 	}
-	return watchKey{name.ID, name.Bit()}, ok
+	return watchKey{id: name.ID, names: name.Bit()}, ok
+}
+
+func (k watchKey) asGone() watchKey {
+	k.gone = true
+	return k
 }
 
 // hasPendingEvent reports whether the watch has an event for an operation that was not handled yet.
 func (m *markers) hasPendingEvent(id statefs.ID) bool {
 	for bit := statefs.NameSet(1); bit < statefs.AllNames; bit <<= 1 {
-		if m.dir.Pending(watchKey{id, bit}) {
+		if key := (watchKey{id: id, names: bit}); m.dir.Pending(key) || m.dir.Pending(key.asGone()) {
 			return true
 		}
 	}
-	return m.dir.Pending(watchKey{id, statefs.AllNames})
+	key := watchKey{id: id, names: statefs.AllNames}
+	return m.dir.Pending(key) || m.dir.Pending(key.asGone())
 }
 
 // countIgnored returns the number of names in jobs/ that the daemon ignores. It is that of the last

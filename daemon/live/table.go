@@ -174,6 +174,13 @@ func (t *Table[Op]) Get(id statefs.ID) (Op, *Snapshot) {
 	return e.op, e.Snapshot
 }
 
+// Read calls f with a function that returns snapshots as Get does, all of the same moment. f must not block.
+func (t *Table[Op]) Read(f func(get func(statefs.ID) *Snapshot)) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	f(func(id statefs.ID) *Snapshot { return t.entries[id].Snapshot })
+}
+
 // All returns the snapshots of all operations, in no order.
 func (t *Table[Op]) All() []*Snapshot {
 	t.mu.RLock()

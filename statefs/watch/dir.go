@@ -23,6 +23,9 @@ type Dir[K comparable] struct {
 	*pending[K]
 	path string // absolute
 	key  func(name string) (K, bool)
+	// Gone, unless it is nil, changes the key of a name that left the folder: it was removed or renamed. If it
+	// came again, an event with the unchanged key follows. Set it before Run.
+	Gone func(K) K
 
 	opened fs.FileInfo // of root
 
@@ -125,10 +128,14 @@ func (d *Dir[K]) receive(event fsnotify.Event) string {
 		return name
 	}
 	d.events.Add(1)
-	if key, ok := d.key(name); ok {
-		d.add(key)
-	} else {
+	key, ok := d.key(name)
+	switch {
+	case !ok:
 		d.unknown.Add(1)
+	case d.Gone != nil && (event.Has(fsnotify.Remove) || event.Has(fsnotify.Rename)):
+		d.add(d.Gone(key))
+	default:
+		d.add(key)
 	}
 	return name
 }

@@ -114,6 +114,30 @@ func TestEachChangeWakesItsKey(t *testing.T) {
 	}
 }
 
+// A name that went has a key of its own, which does not replace the key of the same name that came.
+func TestNamesThatWentHaveTheirOwnKey(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	for _, name := range []string{"op-removed", "op-moved", "op-one", "op-two"} {
+		write(t, in(name), "")
+	}
+	d := openDir(t, dir, Options{})
+	d.Gone = func(name string) string { return name + " gone" }
+	start(t, d)
+	must(t, os.Remove(in("op-removed")))
+	must(t, os.Rename(in("op-moved"), in("op-new")))
+	must(t, os.Rename(in("op-one"), in("op-two")))
+	write(t, in("op-one"), "") // it is there again
+	write(t, in("op-fence"), "")
+	keys := takeKey(t, d, "op-fence")
+	delete(keys, "op-fence")
+	want := []string{"op-moved gone", "op-new", "op-one", "op-one gone", "op-removed gone", "op-two"}
+	if got := slices.Sorted(maps.Keys(keys)); !slices.Equal(got, want) {
+		t.Errorf("keys %q, want %q", got, want)
+	}
+}
+
 func TestKeysAreTakenOnce(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

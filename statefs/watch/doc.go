@@ -18,7 +18,8 @@
 //
 // The folder is. An event is a hint that a name may have changed, never a fact about it: events are
 // merged, repeated, out of date or missing. A consumer takes keys, checks what exists, and acts on
-// that. Taking the same key twice, or a key without a change, must be harmless.
+// that. Taking the same key twice, or a key without a change, must be harmless. One thing is certain of the last
+// event of a name: if it says that the name went ([Dir.Gone]), there is none, or another event is on its way.
 //
 // # Order
 //
