@@ -87,11 +87,13 @@ func (r *Run) DiskError() error {
 // TakeExit records the artifacts of the work, the exit of its command and what its commands used.
 // shared means that other runs may still add artifacts.
 func (r *Run) TakeExit(rec *statefs.Record, shared bool) {
-	dir := r.host.Owner.ArtifactsPath(r.id)
+	dir, err := r.host.Owner.ArtifactsPath(r.id), fs.ErrExist
 	if !shared {
-		_ = syscall.Rmdir(dir) // it goes if it is empty
+		err = syscall.Rmdir(dir) // it goes if it is empty
 	}
-	rec.Artifacts = ListArtifacts(dir)
+	if rec.Artifacts = nil; err != nil && !errors.Is(err, fs.ErrNotExist) {
+		rec.Artifacts = ListArtifacts(dir)
+	}
 	if exit := r.outcome.Exit; exit != nil {
 		if exit.Code >= 0 {
 			rec.ExitCode = &exit.Code

@@ -49,9 +49,10 @@ func (d *Descriptors) ForReader() error { return d.reserve(readerReserve) }
 func (d *Descriptors) ForStart(pieces int) error {
 	reserve := workReserve * pieces
 	free, limit, err := freeDescriptors(d.of, reserve)
-	if err == nil && limit/startShare > reserve {
-		reserve = limit / startShare
-		free, limit, err = freeDescriptors(d.of, reserve)
+	if share := limit / startShare; err == nil && share > reserve {
+		if reserve = share; free < reserve { // it may be more: see freeDescriptors
+			free, limit, err = freeDescriptors(d.of, reserve)
+		}
 	}
 	return descriptorError(free, limit, reserve, err)
 }
