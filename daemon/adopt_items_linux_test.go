@@ -169,7 +169,7 @@ func TestItemsThatCannotBeListedAnyMore(t *testing.T) {
 	if rec := k.awaitEnd(id); rec.Status != statefs.Failed || rec.Error.Code != "items" {
 		t.Errorf("record %+v, error %+v", rec, rec.Error)
 	}
-	for _, text := range strings.Fields(string(did)) {
+	for text := range strings.FieldsSeq(string(did)) {
 		if pid, err := strconv.Atoi(text); err != nil || lives(pid) {
 			t.Errorf("command %s goes on, %v", text, err)
 		}

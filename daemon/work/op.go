@@ -281,7 +281,7 @@ func (i *Item) end(line string, failure error, attrs []slog.Attr) {
 // write writes the item to the log and the report, in the same order for all items. Values that the
 // handler gave may panic when they are formatted.
 func (i *Item) write(line string, failure error, attrs []slog.Attr) {
-	i.op.r.gate.lock(i.op.r.ctx, &i.op.endMu)
+	i.op.r.lock(i.op.r.ctx, &i.op.endMu)
 	defer i.op.endMu.Unlock()
 	if i.logEnd == nil {
 		i.op.r.logLine(i.head + line)
