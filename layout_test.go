@@ -200,8 +200,10 @@ var imports = []row{
 		"brings things to targets: when, as a decision without clock and files, and how; what a job or a record is it does not know",
 	},
 	{
-		"daemon/live", 4,
-		[]string{"statefs", "statefs/files", "statefs/steps", "daemon/history", "daemon/tally"},
+		"daemon/live", 5,
+		[]string{
+			"statefs", "statefs/files", "statefs/steps", "daemon/history", "daemon/tally", "daemon/decide", "daemon/queue",
+		},
 		nil,
 		"what is known of each live operation, as one table in memory; what leads to a change it does not know",
 	},

@@ -171,6 +171,43 @@ func TestCommitIsTheOnlyWriter(t *testing.T) {
 	}
 }
 
+// TestQueueFollowsTheTableAlone: an operation enters the queue, moves in it or leaves it where the changes of the table
+// are followed. Only optional steps, which the table does not have, are moved elsewhere.
+func TestQueueFollowsTheTableAlone(t *testing.T) {
+	t.Parallel()
+	movers := strings.Fields("Enqueue KeepTurn Hold Remove")
+	may := strings.Fields("moveLocked unblockLocked tryAdmitStep holdStep releaseStep")
+	calls := map[string]bool{}
+	for _, f := range goFiles(t) {
+		if f.test || f.dir != "daemon" {
+			continue
+		}
+		for _, decl := range f.ast.Decls {
+			in, _ := decl.(*ast.FuncDecl)
+			ast.Inspect(decl, func(node ast.Node) bool {
+				called, ok := node.(*ast.SelectorExpr)
+				if !ok || !slices.Contains(movers, called.Sel.Name) {
+					return true
+				}
+				of, selected := called.X.(*ast.SelectorExpr)
+				short, local := called.X.(*ast.Ident)
+				if selected && of.Sel.Name == "queue" || local && short.Name == "q" {
+					calls[called.Sel.Name] = true
+					if in == nil || !slices.Contains(may, in.Name.Name) {
+						t.Errorf("%s: %s of the queue is called outside of %v", f.name, called.Sel.Name, may)
+					}
+				}
+				return true
+			})
+		}
+	}
+	for _, name := range movers {
+		if !calls[name] {
+			t.Errorf("%s of the queue is not called: the test does not see the calls", name)
+		}
+	}
+}
+
 // TestPartsOfTheDaemonAreInOneOrder: the fields of Daemon name its parts from the lowest, and a part has only parts
 // before it as fields, so it can call no other.
 func TestPartsOfTheDaemonAreInOneOrder(t *testing.T) {

@@ -7,10 +7,12 @@ import (
 	"slices"
 	"sync"
 	"time"
+	"unique"
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/daemon/decide"
 	"github.com/jobdir/jobdir/daemon/lanes"
+	"github.com/jobdir/jobdir/daemon/live"
 	"github.com/jobdir/jobdir/daemon/queue"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
@@ -18,13 +20,15 @@ import (
 
 // admission decides which operations start: the queue decides, and reconciles carry it out.
 //
-//	queued ──tryAdmit──▶ waits ──the queue picks it──▶ admitted, reconciled again ──▶ starts, and holds its places
-//	running, paused with its process ──Hold
-//	paused, delayed, in back-off or for a person, with a key ──KeepTurn
-//	everything else ──Remove
+//	reconcile ──place──▶ live.Table ──each change──▶ follow ──▶ queue
+//	reconcile ──admit──▶ queue ──▶ the operations that it picks are reconciled again, and start
 //
-// The marker is the authority for an operation's state, and each reconcile syncs the queue with it.
-// So no place leaks: in whatever way an operation leaves the running state, a reconcile sees it.
+// A reconcile only notes the place of its operation in the table, and the queue has what the table has. So no
+// place leaks: in whatever way an operation leaves the running state, its place follows.
+//
+// The locks are taken in this order: the lock of the table, mu, the lock of the reconcile queue. No
+// system call is made under mu, because the table may wait for it. So operations are admitted after
+// the change, under admitting.
 type admission struct {
 	enqueue  func(statefs.ID) // adds an operation to the reconcile queue
 	now      func() time.Time
@@ -36,19 +40,24 @@ type admission struct {
 	// called with the lock held.
 	startRecorded func(lane string, at time.Time) bool
 	// reserve reserves descriptors for one more start until done is called, or returns an error if
-	// there are too few. It is called with the lock held.
+	// there are too few. It makes system calls.
 	reserve func() (done func(), err error)
 	logger  *slog.Logger
+
+	admitting struct { // held while operations are admitted; taken before mu
+		sync.Mutex
+		warnedAt time.Time // when the lack of descriptors was last logged
+	}
 
 	mu       sync.RWMutex // guards the fields below
 	queue    *queue.Queue
 	open     bool // false until all running operations are known, and after close
+	changed  bool // the table has changed the queue since operations were last admitted
 	admitted map[statefs.ID]struct{}
 	// reservations holds, for each admitted operation that has not opened its descriptors yet, the
 	// function that releases its reservation.
 	reservations     map[statefs.ID]func()
-	lacksDescriptors bool      // only a lack of descriptors keeps an operation from starting
-	warnedAt         time.Time // when the lack of descriptors was last logged
+	lacksDescriptors bool // only a lack of descriptors keeps an operation from starting
 	// recheck fires when a rate limit allows the next start, and while descriptors are short: they may become
 	// free without any work ending.
 	recheck *time.Timer
@@ -81,13 +90,45 @@ func newAdmission(c *Config, want func(statefs.ID), now func() time.Time) *admis
 	return a
 }
 
-// itemOfOperation returns the queue item of an operation.
-func itemOfOperation(op *operation) queue.Item {
+// place notes the place of an operation in the queue.
+func (o *operations) place(op *operation, standing decide.Standing) {
+	o.change(op, func(s *live.Snapshot) { s.Place, s.List = placeOf(op, standing), nil })
+}
+
+func placeOf(op *operation, standing decide.Standing) live.Place {
+	if standing == decide.Outside || standing == decide.Arriving && op.rec.Key == "" {
+		return live.Place{Standing: standing}
+	}
 	item := itemOfRecord(op.rec)
 	if op.eligibleAt.After(item.Since) {
 		item.Since = op.eligibleAt
 	}
-	return item
+	return live.Place{Standing: standing, Item: item}
+}
+
+// standing returns the standing of an operation that follows from its state.
+func (op *operation) standing() decide.Standing {
+	return decide.StandingOf(decide.Snapshot{State: op.state, Working: op.run != nil}, op.shown.Place.Standing,
+		op.hasSharedPlaces(), op.rec.Key, keyOrders[op.rec.KeyOrder])
+}
+
+// settlePlace notes the place of an operation after its reconcile, with the error of the reconcile. An
+// operation that only arrives keeps its turn until a reconcile succeeds.
+func (o *operations) settlePlace(op *operation, err error) {
+	before, standing := op.shown.Place, op.standing()
+	switch {
+	case standing == decide.Outside && before.Standing == decide.Arriving && err != nil:
+	case standing != before.Standing, standing == decide.KeepsTurn && before.Item.Priority != op.rec.Priority:
+		o.place(op, standing)
+	}
+}
+
+// tryAdmit lets a queued operation wait in the queue, unless it does, and reports whether it may start.
+func (a *admission) tryAdmit(o *operations, op *operation) bool {
+	if at := op.shown.Place; at.Standing != decide.Waiting || at.Item.Priority != op.rec.Priority {
+		o.place(op, decide.Waiting)
+	}
+	return a.admits(op.id())
 }
 
 // keyOrders maps the key orders of the catalog to those of the queue. A record of an older version
@@ -98,10 +139,10 @@ var keyOrders = map[string]queue.KeyOrder{
 	string(catalog.KeyAnyOrder):   queue.AnyOrder,
 }
 
-func itemOfRecord(rec *statefs.Record) queue.Item {
+func itemOfRecord(rec *statefs.Record) *queue.Item {
 	_, limits := rec.LaneAndLimits()
-	return queue.Item{
-		ID: rec.ID, Lane: laneOf(rec), Limits: limits, Key: rec.Key, KeyOrder: keyOrders[rec.KeyOrder],
+	return &queue.Item{
+		ID: rec.ID, Lane: unique.Make(laneOf(rec)).Value(), Limits: limits, Key: rec.Key, KeyOrder: keyOrders[rec.KeyOrder],
 		Begun: rec.Starts > 0, Priority: rec.Priority, Since: eligibleSince(rec),
 	}
 }
@@ -124,24 +165,89 @@ func laneOf(rec *statefs.Record) string {
 	return cmp.Or(lane, statefs.DefaultLane) // a record of an older version names none
 }
 
-// tryAdmit adds a queued operation to the queue unless it is there, and reports whether it may
-// start.
-func (a *admission) tryAdmit(op *operation) bool {
+// follow makes the queue follow a change of the table. Nothing else lets an operation enter the queue,
+// move in it or leave it. It is called with the lock of the table held.
+func (a *admission) follow(c live.Change) {
+	var none live.Snapshot
+	before, after := cmp.Or(c.Before, &none), cmp.Or(c.After, &none)
+	if before.Place == after.Place && before.List == after.List && before.State != "" {
+		return
+	}
 	a.mu.Lock()
-	if a.admittedLocked(op.id()) {
-		a.mu.Unlock()
-		return true
+	defer a.mu.Unlock()
+	a.changed = true
+	id := cmp.Or(c.After, c.Before).ID
+	whole := a.countArrivingLocked(before.List, after.List)
+	known := (c.After == nil || after.State != "") && a.forgetForeignLocked(id)
+	a.moveLocked(id, before.Place, after.Place, before.List)
+	if whole || known {
+		a.unblockLocked()
 	}
-	if op.standing != decide.Waiting || op.standingPriority != int32(op.rec.Priority) {
-		op.standing, op.standingPriority = decide.Waiting, int32(op.rec.Priority)
-		a.notifyReleaseLocked(op.id())
-		a.waitLocked(itemOfOperation(op))
+}
+
+// moveLocked changes the place of an operation in the queue. list is the list with which it arrived, if any.
+func (a *admission) moveLocked(id statefs.ID, before, after live.Place, list *statefs.ID) {
+	if before == after {
+		return
 	}
-	wanted := a.admitReadyLocked()
-	ok := a.admittedLocked(op.id())
+	if b, is := a.blocked[id]; is {
+		list = b.list
+	}
+	_, admitted := a.admitted[id]
+	delete(a.admitted, id)
+	delete(a.blocked, id)
+	if after.Standing != decide.Holding {
+		a.releaseReservationLocked(id)
+		a.notifyReleaseLocked(id)
+	}
+	switch {
+	case after.Item == nil:
+		a.queue.Remove(id)
+	case after.Standing == decide.Holding:
+		a.queue.Hold(*after.Item)
+	case after.Standing == decide.Waiting:
+		if admitted { // it has not started, and is admitted again by its new priority
+			a.queue.UndoStart(id)
+		}
+		b := blockedItem{after.Item, list}
+		if !a.mustWaitLocked(b) {
+			a.queue.Enqueue(*after.Item)
+			break
+		}
+		a.blocked[id] = b
+		fallthrough
+	default:
+		a.queue.KeepTurn(*after.Item)
+	}
+}
+
+// admits admits what may start, and reports whether an operation may.
+func (a *admission) admits(id statefs.ID) bool {
+	wanted := a.admitReady()
+	a.mu.Lock()
+	ok := a.admittedLocked(id)
 	a.mu.Unlock()
-	a.notify(wanted, op.id())
+	a.notify(wanted, id)
 	return ok
+}
+
+// admit admits what may start since the table has changed.
+func (a *admission) admit() {
+	a.mu.RLock()
+	changed := a.changed
+	a.mu.RUnlock()
+	if changed {
+		a.notify(a.admitReady(), statefs.ID{})
+	}
+}
+
+// countStart counts a start of an earlier daemon against the rate of a lane, unless it is counted.
+func (a *admission) countStart(rec *statefs.Record) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if at := rec.StartedAt; !a.open && at != nil && !a.startRecorded(laneOf(rec), *at) {
+		a.queue.RecordStart(laneOf(rec), *at)
+	}
 }
 
 // admittedLocked reports whether an operation, or a part of one, may start. If it may, the calling
@@ -173,43 +279,6 @@ func (a *admission) frontPriority(op *operation) int {
 		return priority
 	}
 	return op.rec.Priority
-}
-
-// syncQueue updates the operation's standing in the queue after a reconcile. A queued operation
-// that may start is added by tryAdmit instead.
-func (a *admission) syncQueue(op *operation, managed bool) {
-	stands := decide.StandingOf(decide.Snapshot{State: op.state, Ended: !managed, Working: op.run != nil},
-		op.standing, op.hasSharedPlaces(), op.rec.Key, keyOrders[op.rec.KeyOrder])
-	if stands == op.standing && (stands != decide.KeepsTurn || op.standingPriority == int32(op.rec.Priority)) {
-		return
-	}
-	left := op.standing != decide.Outside && stands != decide.Holding
-	op.standing, op.standingPriority = stands, int32(op.rec.Priority)
-	a.mu.Lock()
-	delete(a.admitted, op.id())
-	delete(a.blocked, op.id())
-	if op.run == nil {
-		a.releaseReservationLocked(op.id())
-	}
-	switch stands {
-	case decide.Holding:
-		a.queue.Hold(itemOfOperation(op))
-		if at := op.rec.StartedAt; !a.open && at != nil && !a.startRecorded(laneOf(op.rec), *at) {
-			a.queue.RecordStart(laneOf(op.rec), *at) // started by an earlier daemon: the rate limit counts it
-		}
-	case decide.KeepsTurn:
-		a.notifyReleaseLocked(op.id())
-		a.queue.KeepTurn(itemOfOperation(op))
-	case decide.Outside, decide.Waiting:
-		a.notifyReleaseLocked(op.id())
-		a.queue.Remove(op.id())
-	}
-	var wanted []statefs.ID
-	if left || a.lacksDescriptors {
-		wanted = a.admitReadyLocked()
-	}
-	a.mu.Unlock()
-	a.notify(wanted, op.id())
 }
 
 // releaseReservation releases the descriptors reserved for a start: the operation has opened them
@@ -318,9 +387,8 @@ func (a *admission) notifyReleaseLocked(id statefs.ID) {
 func (a *admission) update(do func(*queue.Queue)) {
 	a.mu.Lock()
 	do(a.queue)
-	wanted := a.admitReadyLocked()
 	a.mu.Unlock()
-	a.notify(wanted, statefs.ID{})
+	a.notify(a.admitReady(), statefs.ID{})
 }
 
 // close stops the admission of operations.
@@ -331,27 +399,69 @@ func (a *admission) close() {
 	a.recheck.Stop()
 }
 
-// admitReadyLocked admits every operation that may start, and returns their IDs.
-func (a *admission) admitReadyLocked() (wanted []statefs.ID) {
-	if !a.open {
-		return nil
-	}
-	now := a.now()
-	a.lacksDescriptors = false
-	for a.queue.Ready(now) {
-		done, err := a.reserve()
-		if err != nil {
-			a.noteDescriptorsLocked(err)
+// admitReady admits every operation that may start, and returns their IDs.
+func (a *admission) admitReady() (wanted []statefs.ID) {
+	a.admitting.Lock()
+	defer a.admitting.Unlock()
+	now, short := a.now(), error(nil)
+	for a.ready(now) {
+		var done func()
+		if done, short = a.reserve(); short != nil {
 			break
 		}
-		id, _ := a.queue.Next(now)
-		a.releaseReservationLocked(id)
-		a.reservations[id] = done
-		a.admitted[id] = struct{}{}
-		wanted = append(wanted, id)
-		if len(a.trialLanes) > 0 {
-			a.beginTrialLocked(id, now)
+		if id, ok := a.admitNext(now, done); ok {
+			wanted = append(wanted, id)
 		}
+	}
+	a.mu.Lock()
+	a.lacksDescriptors = short != nil
+	a.setRecheckLocked(now)
+	waiting := a.queue.Waiting()
+	a.mu.Unlock()
+	warned := &a.admitting.warnedAt
+	if t := time.Now(); short != nil && (warned.IsZero() || t.Sub(*warned) >= warnInterval) {
+		*warned = t
+		a.logger.Warn("queued operations wait for free file descriptors", "waiting", waiting, "error", short)
+	}
+	return wanted
+}
+
+// warnInterval is the shortest time between two log lines about starts that wait for descriptors.
+const warnInterval = time.Minute
+
+// ready reports whether an operation may start.
+func (a *admission) ready(now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.changed = false
+	return a.open && a.queue.Ready(now)
+}
+
+// admitNext admits the next operation, for which descriptors are reserved until done is called. It
+// returns false if none may start any more.
+func (a *admission) admitNext(now time.Time, done func()) (id statefs.ID, ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.open {
+		id, ok = a.queue.Next(now)
+	}
+	if !ok {
+		done()
+		return id, false
+	}
+	a.releaseReservationLocked(id)
+	a.reservations[id] = done
+	a.admitted[id] = struct{}{}
+	if len(a.trialLanes) > 0 {
+		a.beginTrialLocked(id, now)
+	}
+	return id, true
+}
+
+// setRecheckLocked sets the timer for the next time at which an operation may start without another change.
+func (a *admission) setRecheckLocked(now time.Time) {
+	if !a.open {
+		return
 	}
 	at, ok := a.queue.Wake(now)
 	wait := at.Sub(now)
@@ -362,20 +472,6 @@ func (a *admission) admitReadyLocked() (wanted []statefs.ID) {
 		a.recheck.Reset(wait)
 	} else {
 		a.recheck.Stop()
-	}
-	return wanted
-}
-
-// warnInterval is the shortest time between two log lines about starts that wait for descriptors.
-const warnInterval = time.Minute
-
-// noteDescriptorsLocked records that operations wait only for descriptors. The next end of work,
-// or the check every retryInterval, tries again.
-func (a *admission) noteDescriptorsLocked(err error) {
-	a.lacksDescriptors = true
-	if now := time.Now(); a.warnedAt.IsZero() || now.Sub(a.warnedAt) >= warnInterval {
-		a.warnedAt = now
-		a.logger.Warn("queued operations wait for free file descriptors", "waiting", a.queue.Waiting(), "error", err)
 	}
 }
 
@@ -468,7 +564,9 @@ func (a *admission) tryAdmitStep(op *operation, at *steps.Step) (p stepPlaces, m
 			op.waitingSteps[at.Name] = true
 		}
 	}
-	wanted := a.admitReadyLocked()
+	a.mu.Unlock()
+	wanted := a.admitReady()
+	a.mu.Lock()
 	_, may = a.queue.Held(item.ID)
 	a.admittedLocked(item.ID)
 	delete(a.admitted, item.ID)

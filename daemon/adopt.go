@@ -116,7 +116,6 @@ func (rc *reconciler) takeOver(rec *statefs.Record, state statefs.State) error {
 		return err
 	}
 	rc.track(op)
-	rc.admission.syncQueue(op, true)
 	return nil
 }
 

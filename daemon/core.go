@@ -13,6 +13,7 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/daemon/alarm"
+	"github.com/jobdir/jobdir/daemon/decide"
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/daemon/lanes"
 	"github.com/jobdir/jobdir/statefs"
@@ -153,7 +154,15 @@ func (l *lockedMap[K, V]) all() map[K]V {
 
 func (c *core) track(op *operation) {
 	op.shown = op.shown.Next(op.rec, op.state)
+	standing := decide.Arriving
+	if op.state != statefs.Queued || op.run != nil {
+		standing = op.standing()
+	}
+	op.shown.Place = placeOf(op, standing)
 	c.live.Add(op, op.shown)
+	if standing == decide.Holding {
+		c.admission.countStart(op.rec)
+	}
 	c.config.Intake.Track(op.rec)
 	if !op.unsaved { // otherwise the first reconcile commits it
 		op.shown = op.shown.Committed(op.rec)

@@ -139,7 +139,8 @@ func New(config Config) (*Daemon, error) {
 	d.admission = newAdmission(&config, func(id statefs.ID) { d.reconcileQueue.enqueueNames(id, noNames) }, config.Owner.Now)
 	d.admission.reserve = func() (func(), error) { return d.fdBudget.reserve(config.Owner.Descriptors.ForStart) }
 	d.admission.onChange = d.queueChanged
-	config.Owner.SetSubmitListener(submitListener{d.admission, d.core})
+	d.live.Subscribe(d.admission.follow)
+	config.Owner.SetSubmitListener(submitListener{d.core})
 	var err error
 	if d.dir, err = watch.OpenDir(config.Owner.JobsDir(), d.watchKeyOf, config.Watch); err != nil {
 		return nil, fmt.Errorf("watch %s: %w", config.Owner.JobsDir(), err)

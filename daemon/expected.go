@@ -7,73 +7,60 @@ import (
 	"slices"
 
 	"github.com/jobdir/jobdir/daemon/decide"
+	"github.com/jobdir/jobdir/daemon/live"
 	"github.com/jobdir/jobdir/daemon/queue"
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// expected holds the operations that are submitted, or about to be, and that no reconcile has
-// entered into the queue yet. Reconciles run concurrently, so a later operation may be entered
-// first. It must not start first when that breaks a promise:
+// expected says which operations wait outside of the queue, although they could start. Reconciles run
+// concurrently, so a later operation may be placed first. It must not start first when that breaks a promise:
 //
-//   - Operations with the same key start in the order of their numbers. This process announces its
-//     operations before they become visible (statefs.SubmitListener), and an announced operation keeps its
-//     turn (queue.Queue.KeepTurn). Of an operation that another process submits, only the number is
-//     known until its reconcile. Until it is entered, operations with a key and a higher number wait
-//     outside of the queue.
-//   - A list is admitted as a whole: its operations wait outside of the queue until all are entered.
+//   - Operations with the same key start in the order of their numbers. The table has the operations of
+//     this process when they get their numbers (statefs.SubmitListener), and an operation that arrives
+//     keeps its turn (queue.Queue.KeepTurn). Of an operation that another process submits, the table
+//     knows nothing until its reconcile. Until then, operations with a key and a higher number wait.
+//   - A list is admitted as a whole: its operations wait until none of them arrives any more.
 //
 // expected is part of admission and is guarded by its lock.
 type expected struct {
-	announced map[statefs.ID]*submitList // nil for an operation that is announced alone
+	// arriving counts the operations that arrive, by list.
+	arriving map[statefs.ID]int
 	// foreign holds operations of other processes that an event reported. foreignOrder lists them by number,
 	// lowest first; an ID that is no longer in foreign is dropped when it comes to the front.
 	foreign      map[statefs.ID]bool
 	foreignOrder []statefs.ID
-	// blocked holds the operations that are entered and wait for others.
+	// blocked holds the operations that wait for others.
 	blocked map[statefs.ID]blockedItem
 	// late holds the operations that were expected at the last sweep.
-	late []statefs.ID
+	late map[statefs.ID]bool
 }
 
-// submitList is a list of submits with operations that are not entered yet.
-type submitList struct{ missing int }
-
-// blockedItem waits outside of the queue: for the rest of its list, or, if list is nil, for
-// operations of other processes.
+// blockedItem waits outside of the queue: for the rest of its list, or for operations of other processes.
 type blockedItem struct {
-	queue.Item
-	list *submitList
+	*queue.Item
+	list *statefs.ID
 }
 
 func newExpected() expected {
 	return expected{
-		announced: make(map[statefs.ID]*submitList), foreign: make(map[statefs.ID]bool),
-		blocked: make(map[statefs.ID]blockedItem),
+		arriving: make(map[statefs.ID]int), foreign: make(map[statefs.ID]bool), blocked: make(map[statefs.ID]blockedItem),
 	}
 }
 
-// Expect implements statefs.SubmitListener.
-func (a *admission) Expect(recs ...*statefs.Record) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	var whole *submitList
+// expectations returns the snapshots of operations that are about to be submitted, all of one list.
+func expectations(recs []*statefs.Record) []*live.Snapshot {
+	var list *statefs.ID
 	if len(recs) > 1 {
-		whole = &submitList{missing: len(recs)}
+		list = new(recs[0].ID)
 	}
-	for _, rec := range recs {
-		if _, announced := a.announced[rec.ID]; !announced && rec.Key != "" {
-			a.queue.KeepTurn(itemOfRecord(rec))
+	all := make([]*live.Snapshot, len(recs))
+	for i, rec := range recs {
+		all[i] = &live.Snapshot{ID: rec.ID, Place: live.Place{Standing: decide.Arriving}, List: list}
+		if rec.Key != "" {
+			all[i].Place.Item = itemOfRecord(rec)
 		}
-		a.announced[rec.ID] = whole
 	}
-}
-
-// isAnnounced reports whether an operation is announced and not entered.
-func (a *admission) isAnnounced(id statefs.ID) bool {
-	a.mu.RLock()
-	defer a.mu.RUnlock()
-	_, is := a.announced[id]
-	return is
+	return all
 }
 
 // expectBatch expects all operations of a list that another process submits, when the daemon takes
@@ -85,7 +72,7 @@ func (rc *reconciler) expectBatch(rec *statefs.Record) error {
 	}
 	rc.batchMu.Lock()
 	defer rc.batchMu.Unlock()
-	if rc.admission.isAnnounced(rec.ID) {
+	if rc.live.Announced(rec.ID) {
 		return nil
 	}
 	ids, err := rc.owner.Batches.IDs(*rec.Batch)
@@ -96,130 +83,111 @@ func (rc *reconciler) expectBatch(rec *statefs.Record) error {
 		}
 	}
 	if len(recs) > 1 {
-		rc.admission.Expect(recs...)
+		rc.live.Announce(expectations(recs)...)
 	}
 	return err
 }
 
-// Withdraw removes operations that were expected and are not submitted.
-func (a *admission) Withdraw(recs ...*statefs.Record) {
-	a.update(func(q *queue.Queue) {
-		for _, rec := range recs {
-			if _, is := a.announced[rec.ID]; is {
-				a.arriveLocked(rec.ID)
-				q.Remove(rec.ID)
-			}
-		}
-	})
-}
-
 // noteForeign records operations that an event reported, before any of them is reconciled.
 func (a *admission) noteForeign(keys []watchKey, manages func(statefs.ID) bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	var found []statefs.ID
 	for _, key := range keys {
-		if id := key.id; id.PID() != os.Getpid() && !a.foreign[id] && !manages(id) {
-			a.foreign[id] = true
-			found = append(found, id)
+		if key.id.PID() != os.Getpid() && !manages(key.id) {
+			found = append(found, key.id)
 		}
 	}
 	bySequence := func(x, y statefs.ID) int { return cmp.Compare(x.Sequence(), y.Sequence()) }
 	slices.SortFunc(found, bySequence) // so that each is inserted near the end
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	for _, id := range found {
-		at, _ := slices.BinarySearchFunc(a.foreignOrder, id, bySequence)
-		a.foreignOrder = slices.Insert(a.foreignOrder, at, id)
+		if !a.foreign[id] {
+			a.foreign[id] = true
+			at, _ := slices.BinarySearchFunc(a.foreignOrder, id, bySequence)
+			a.foreignOrder = slices.Insert(a.foreignOrder, at, id)
+		}
 	}
 }
 
-// waitLocked puts an operation into the queue, or lets it wait outside of the queue.
-func (a *admission) waitLocked(item queue.Item) {
-	whole := a.announced[item.ID]
-	if o, is := a.blocked[item.ID]; is {
-		whole = o.list
-	}
-	a.arriveLocked(item.ID)
-	o := blockedItem{item, whole}
-	if a.mustWaitLocked(o) {
-		a.queue.KeepTurn(item)
-		a.blocked[item.ID] = o
-		return
-	}
-	a.queue.Enqueue(item)
-}
-
-func (a *admission) mustWaitLocked(o blockedItem) bool {
-	if o.list != nil && o.list.missing > 0 {
-		return true
-	}
-	if o.Key == "" || o.KeyOrder == queue.AnyOrder || o.Begun {
-		return false
-	}
-	return len(a.foreignOrder) > 0 && a.foreignOrder[0].Sequence() < o.ID.Sequence()
-}
-
-// arriveLocked records that an operation is entered, or will not be. It enqueues the operations
-// that waited only for this one.
-func (a *admission) arriveLocked(id statefs.ID) {
-	delete(a.blocked, id)
-	whole, announced := a.announced[id]
-	foreign := a.foreign[id]
-	if !announced && !foreign {
-		return
-	}
-	delete(a.announced, id)
+// forgetForeignLocked removes an operation that the table has now, or never will have, and reports
+// whether it was recorded.
+func (a *expected) forgetForeignLocked(id statefs.ID) bool {
+	was := a.foreign[id]
 	delete(a.foreign, id)
 	for len(a.foreignOrder) > 0 && !a.foreign[a.foreignOrder[0]] {
 		a.foreignOrder = a.foreignOrder[1:]
 	}
-	if whole != nil {
-		whole.missing--
+	return was
+}
+
+// countArrivingLocked counts a change of an operation, which arrived with the list before, and reports
+// whether no operation of that list arrives any more.
+func (a *expected) countArrivingLocked(before, after *statefs.ID) (whole bool) {
+	if after != nil {
+		a.arriving[*after]++
 	}
-	if whole != nil && whole.missing > 0 && !foreign {
-		return
+	if before == nil {
+		return false
 	}
-	for other, o := range a.blocked {
-		if !a.mustWaitLocked(o) {
-			delete(a.blocked, other)
-			a.queue.Enqueue(o.Item)
+	if a.arriving[*before]--; a.arriving[*before] > 0 {
+		return false
+	}
+	delete(a.arriving, *before)
+	return true
+}
+
+func (a *expected) mustWaitLocked(b blockedItem) bool {
+	if b.list != nil && a.arriving[*b.list] > 0 {
+		return true
+	}
+	if b.Key == "" || b.KeyOrder == queue.AnyOrder || b.Begun {
+		return false
+	}
+	return len(a.foreignOrder) > 0 && a.foreignOrder[0].Sequence() < b.ID.Sequence()
+}
+
+// unblockLocked puts the operations into the queue that need not wait for others any more.
+func (a *admission) unblockLocked() {
+	for id, b := range a.blocked {
+		if !a.mustWaitLocked(b) {
+			delete(a.blocked, id)
+			a.queue.Enqueue(*b.Item)
 		}
 	}
-	if len(a.announced)+len(a.blocked) == 0 && whole != nil { // an emptied map keeps the memory of a long list
-		a.announced, a.blocked = make(map[statefs.ID]*submitList), make(map[statefs.ID]blockedItem)
+	if len(a.blocked) == 0 { // an emptied map keeps the memory of a long list
+		a.blocked = make(map[statefs.ID]blockedItem)
 	}
 }
 
-// reconciled is called when a reconcile of an operation is done, with the operation's standing in
-// the queue and the error of the reconcile.
-func (a *admission) reconciled(id statefs.ID, stands decide.Standing, err error) {
+// reconciled is called when a reconcile of an operation has placed it, with the error of the reconcile.
+func (a *admission) reconciled(id statefs.ID, err error) {
 	a.mu.Lock()
 	if done := a.pendingStarts[id]; done != nil {
 		delete(a.pendingStarts, id)
 		close(done)
 	}
-	_, announced := a.announced[id]
-	if !announced && !a.foreign[id] || err != nil && stands == decide.Outside {
-		a.mu.Unlock()
-		return
+	if err == nil && a.forgetForeignLocked(id) {
+		a.unblockLocked()
+		a.changed = true
 	}
-	a.arriveLocked(id)
-	if stands == decide.Outside {
-		a.queue.Remove(id)
-	}
-	wanted := a.admitReadyLocked()
 	a.mu.Unlock()
-	a.notify(wanted, statefs.ID{})
+	a.admit()
 }
 
 // overdue returns the operations that have been expected since the last sweep. Either their
 // reconcile was missed, or they have nothing on disk to reconcile.
-func (a *admission) overdue() []statefs.ID {
+func (a *admission) overdue(announced []statefs.ID) (late []statefs.ID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	late := slices.DeleteFunc(a.late, func(id statefs.ID) bool {
-		_, announced := a.announced[id]
-		return !announced && !a.foreign[id]
-	})
-	a.late = slices.AppendSeq(slices.Collect(maps.Keys(a.announced)), maps.Keys(a.foreign))
+	now := maps.Clone(a.foreign)
+	for _, id := range announced {
+		now[id] = true
+	}
+	for id := range now {
+		if a.late[id] {
+			late = append(late, id)
+		}
+	}
+	a.late = now
 	return late
 }

@@ -416,7 +416,6 @@ func (rc *reconciler) takeOverTrailing(rec *statefs.Record, states []statefs.Sta
 	rc.track(op)
 	rc.live.End(op.id())
 	rc.ends.releaseWaiters(op)
-	rc.admission.syncQueue(op, true)
 	return nil
 }
 

@@ -29,9 +29,6 @@ type operation struct {
 	state statefs.State
 	// shown is what readers outside the reconcile see in the table, once the operation is tracked.
 	shown *live.Snapshot
-	// standing is its standing in the queue, and standingPriority the priority that it waits with.
-	standing         decide.Standing
-	standingPriority int32
 	// extraNames are the names besides the marker that the last reconcile found. They may still
 	// exist, so the next reconcile checks them again.
 	extraNames statefs.NameSet
@@ -261,6 +258,5 @@ func (rc *reconciler) activate(id statefs.ID) error {
 	rc.markers.damaged.set(id, damagedRecord{op.shown, err})
 	op.activeState = newActiveState(statefs.UnknownRecord(id, rc.owner.Now()))
 	rc.untrack(op)
-	rc.admission.syncQueue(op, false)
 	return nil
 }

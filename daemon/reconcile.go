@@ -42,13 +42,10 @@ const retryInterval = time.Second
 func (rc *reconciler) reconcileID(id statefs.ID, names statefs.NameSet) {
 	defer rc.checkDrained()
 	if rc.markers.isKnown(id, names) {
-		stands := decide.Outside
-		if op := rc.operation(id); op != nil {
-			stands = op.standing
-		}
-		rc.admission.reconciled(id, stands, nil)
+		rc.admission.reconciled(id, nil)
 		return
 	}
+	defer rc.admission.admit() // also if it ends early
 	rc.runReconcile(id, func() error {
 		if err := rc.activate(id); err != nil {
 			return err
@@ -66,7 +63,7 @@ func (rc *reconciler) reconcileID(id statefs.ID, names statefs.NameSet) {
 			err = rc.adopt(id, sight)
 			if op = rc.operation(id); op == nil {
 				rc.noteUnmanaged(id, sight, err)
-				rc.admission.reconciled(id, decide.Outside, err)
+				rc.admission.reconciled(id, err)
 				return err
 			}
 			op.noteObservation(sight)
@@ -87,8 +84,10 @@ func (rc *reconciler) reconcileID(id statefs.ID, names statefs.NameSet) {
 		} else {
 			rc.unsettledIDs.take(id)
 		}
-		rc.admission.syncQueue(op, rc.manages(id))
-		rc.admission.reconciled(id, op.standing, err)
+		if rc.manages(id) {
+			rc.settlePlace(op, err)
+		}
+		rc.admission.reconciled(id, err)
 		rc.waits.publishWaiting(op)
 		if rc.manages(id) {
 			rc.setAlarm(op)
@@ -380,7 +379,7 @@ func (dc *decisions) tryStart(op *operation) error {
 	if err != nil {
 		return err
 	}
-	if !elsewhere && dc.admission.tryAdmit(op) {
+	if !elsewhere && dc.admission.tryAdmit(&dc.operations, op) {
 		if _, err := dc.judge(op, seen{Observation: decide.Admitted{}}); err != nil {
 			return err
 		}

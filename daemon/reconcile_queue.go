@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jobdir/jobdir/daemon/decide"
 	"github.com/jobdir/jobdir/daemon/live"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/api"
@@ -185,15 +186,15 @@ func (l *reconcileQueue) close() {
 
 // submitListener hands what this process submits and requests to the daemon, without the round trip of
 // an event. The event comes later and finds nothing to do. Until the daemon is ready, only events count.
-type submitListener struct {
-	*admission
-	core *core
-}
+type submitListener struct{ core *core }
+
+// Expect implements statefs.SubmitListener.
+func (l submitListener) Expect(recs ...*statefs.Record) { l.core.live.Announce(expectations(recs)...) }
 
 // Announce implements statefs.SubmitListener. Lists and counts have the operation from now on.
 func (l submitListener) Announce(rec *statefs.Record) {
 	if isClosed(l.core.ready) {
-		shown := (&live.Snapshot{ID: rec.ID}).Next(rec, rec.Status)
+		shown := (&live.Snapshot{ID: rec.ID, Place: live.Place{Standing: decide.Arriving}}).Next(rec, rec.Status)
 		l.core.queueQuota.settle(func() { l.core.live.Announce(shown) }, rec)
 		l.core.ownSubmits.set(rec.ID, true)
 	}
@@ -201,13 +202,13 @@ func (l submitListener) Announce(rec *statefs.Record) {
 
 // Withdraw implements statefs.SubmitListener.
 func (l submitListener) Withdraw(recs ...*statefs.Record) {
-	l.admission.Withdraw(recs...)
 	l.core.queueQuota.settle(func() {
 		for _, rec := range recs {
 			l.core.live.Withdraw(rec.ID)
 			l.core.ownSubmits.take(rec.ID)
 		}
 	}, recs...)
+	l.core.admission.admit()
 }
 
 // Created implements statefs.SubmitListener.

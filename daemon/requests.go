@@ -242,8 +242,8 @@ func (q *requests) prioritize(op *operation, r *request, _ decide.Answer) error 
 		q.logLine(op, fmt.Sprintf("  Prioritize requested: its priority is now %d.", priority))
 		q.logger.Info("priority changed", "id", op.id(), "from", op.rec.Priority, "to", priority)
 		op.rec.Priority, op.unsaved = priority, true
-		if op.standing == decide.Waiting && op.state == statefs.Queued {
-			q.admission.tryAdmit(op) // move it in the queue before the requester gets an answer
+		if op.shown.Place.Standing == decide.Waiting && op.state == statefs.Queued {
+			q.admission.tryAdmit(&q.operations, op) // move it in the queue before the requester gets an answer
 		}
 	}
 	r.carriedOut = true

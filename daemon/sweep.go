@@ -213,7 +213,7 @@ func (sw *sweeper) enqueueDifferences() {
 			sw.RecordUnreadable(op.id())
 		}
 	}
-	for _, id := range sw.admission.overdue() {
+	for _, id := range sw.admission.overdue(sw.live.AllAnnounced()) {
 		sw.reconcileQueue.enqueue(id)
 	}
 }

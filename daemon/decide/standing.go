@@ -14,6 +14,7 @@ const (
 	Waiting
 	Holding
 	KeepsTurn // cannot start and keeps the turn for its key
+	Arriving  // submitted, and no reconcile has placed it yet; it keeps the turn for its key
 )
 
 // StandingOf returns the standing that follows from the state of an operation, whose present one is now. An operation
@@ -25,12 +26,12 @@ func StandingOf(o Snapshot, now Standing, shares bool, key string, order queue.K
 		turn = Outside
 	}
 	switch {
-	case o.Ended:
-		return Outside
 	case o.State == statefs.Queued && !o.Working:
-		// Under ByPriority, an operation that waits for its parents has no turn: they may use the same key.
-		if now == Waiting || now == Holding || order == queue.ByPriority {
+		if now == Waiting || now == Holding || now == turn {
 			return now
+		}
+		if order == queue.ByPriority { // while it waits for its parents it has no turn: they may use the same key
+			return Outside
 		}
 		return turn
 	case o.State == statefs.Running, o.Working, shares:

@@ -21,13 +21,13 @@ func TestStanding(t *testing.T) {
 		want   Standing
 	}{
 		{"running", Snapshot{State: running, Working: true}, Waiting, false, "", submit, Holding},
-		{"ended", Snapshot{State: running, Ended: true}, Holding, false, "k", submit, Outside},
 		{"queued, for a start", Snapshot{State: queued}, Waiting, false, "", submit, Waiting},
 		{"admitted", Snapshot{State: queued}, Holding, false, "", submit, Holding},
 		{"queued, for its parents", Snapshot{State: queued}, Outside, false, "", submit, Outside},
 		{"queued, for its parents, with a key", Snapshot{State: queued}, Outside, false, "k", submit, KeepsTurn},
 		{"queued, for its parents, in any order", Snapshot{State: queued}, KeepsTurn, false, "k", none, Outside},
 		{"queued, for its parents, by priority", Snapshot{State: queued}, Outside, false, "k", priority, Outside},
+		{"queued, it has just been submitted", Snapshot{State: queued}, Arriving, false, "k", priority, Outside},
 		{"queued, and it has kept its turn", Snapshot{State: queued}, KeepsTurn, false, "k", priority, KeepsTurn},
 		{"queued, its run is not over", Snapshot{State: queued, Working: true}, Outside, false, "", submit, Holding},
 		{"paused with work", Snapshot{State: paused, Working: true}, Holding, false, "", submit, Holding},

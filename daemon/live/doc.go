@@ -6,7 +6,7 @@
 //	                                                   ├─▶ rows, for lists
 //	                                                   ├─▶ counts by lane and state
 //	                                                   ├─▶ parents ─▶ the children that wait for them
-//	                                                   └─▶ subscribers, in the order of the changes
+//	                                                   └─▶ subscribers, in the order of the changes: the queue
 //
 // The rows, the counts, the children and the subscribers follow each change under the lock of the
 // table, so they are always of the same operations. A change of Commit or Remove also has the record,

@@ -5,7 +5,9 @@ import (
 	"time"
 	"unique"
 
+	"github.com/jobdir/jobdir/daemon/decide"
 	"github.com/jobdir/jobdir/daemon/history"
+	"github.com/jobdir/jobdir/daemon/queue"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/files"
 )
@@ -13,7 +15,8 @@ import (
 // Snapshot is what is known of a live operation. It never changes: a change of the operation replaces
 // it as a whole.
 type Snapshot struct {
-	ID    statefs.ID
+	ID statefs.ID
+	// State is "" while the operation is expected and lists do not have it yet.
 	State statefs.State
 	// Since is when the operation entered its state.
 	Since time.Time
@@ -30,12 +33,25 @@ type Snapshot struct {
 	Marker files.Identity
 	// CarriedOut are the requests that are carried out and not durable yet, as on a full disk.
 	CarriedOut statefs.NameSet
+	// Place is its place in the queue.
+	Place Place
+	// List is the ID of the first operation of the list with which it arrives; nil if it is submitted
+	// alone or has a place.
+	List *statefs.ID
 	// Details are what Row does not have of its submit; nil if there are none, as for most.
 	Details *Details
 	// LastTransition and Steps are hashes of what the subscribers know of its record: the last transition that a
 	// commit made durable, 0 for none, and the status and run of each step.
 	LastTransition uint64
 	Steps          []uint64
+}
+
+// Place is the place of an operation in the queue. The queue follows it.
+type Place struct {
+	Standing decide.Standing
+	// Item is what the queue knows of the operation; nil outside of the queue, and while an operation arrives
+	// that has no key or whose key is not known.
+	Item *queue.Item
 }
 
 // Details are what a row does not have of a submit and a new record of it needs.
@@ -53,6 +69,7 @@ func (s *Snapshot) Next(rec *statefs.Record, state statefs.State) *Snapshot {
 	next := &Snapshot{
 		ID: s.ID, State: state, Since: rec.Since(), Row: row.Pack(), Lane: unique.Make(lane), Parents: rec.After,
 		Marker: s.Marker, CarriedOut: s.CarriedOut, LastTransition: s.LastTransition, Steps: s.Steps,
+		Place: s.Place, List: s.List,
 	}
 	if state == s.State && len(rec.After) > 0 {
 		next.Awaits = s.Awaits
@@ -61,6 +78,23 @@ func (s *Snapshot) Next(rec *statefs.Record, state statefs.State) *Snapshot {
 		next.Details = &d
 	}
 	return next
+}
+
+// listed returns a snapshot that lists and counts have, nil for an operation that is only expected.
+func (s *Snapshot) listed() *Snapshot {
+	if s == nil || s.State == "" {
+		return nil
+	}
+	return s
+}
+
+// arrivesAs lets an arriving operation keep its list and its turn when more is known of it.
+func (s *Snapshot) arrivesAs(before *Snapshot) {
+	if before == nil || before.Place.Standing != decide.Arriving || s.Place.Standing != decide.Arriving {
+		return
+	}
+	s.List = cmp.Or(s.List, before.List)
+	s.Place.Item = cmp.Or(before.Place.Item, s.Place.Item)
 }
 
 // RestoreDetails sets what the row does not have in a record that is made again.

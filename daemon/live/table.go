@@ -23,7 +23,8 @@ type Table[Op any] struct {
 	subscribers []func(Change)
 }
 
-// Change is one change of the table: an operation that is new (Before is nil), changed, or gone (After is nil).
+// Change is one change of the table: an operation that is new (Before is nil), changed, or gone (After is
+// nil).
 type Change struct {
 	// Number counts the changes, from 1. A later change has a higher number.
 	Number        uint64
@@ -33,7 +34,7 @@ type Change struct {
 }
 
 // Subscribe calls f for each later change, in order, before anybody can read it. The lock of the table is held
-// meanwhile: f must not call the table, and must not block. It is called before the table is used.
+// during the call: f must not call the table, and must not block. It is called before the table is used.
 func (t *Table[Op]) Subscribe(f func(Change)) { t.subscribers = append(t.subscribers, f) }
 
 type entry[Op any] struct {
@@ -49,14 +50,36 @@ func (t *Table[Op]) Add(op Op, s *Snapshot) {
 	t.set(s.ID, entry[Op]{op: op, Snapshot: s}, nil)
 }
 
-// Announce enters an operation that is being submitted, with the zero Op, unless it is in the table. Add
-// follows, or Withdraw.
-func (t *Table[Op]) Announce(s *Snapshot) {
+// Announce enters operations that are being submitted, with the zero Op, unless they are in the table. While its
+// State is "", an operation is only expected: subscribers get it, but readers do not, and it may be announced
+// again with its state. Add follows, or Withdraw.
+func (t *Table[Op]) Announce(all ...*Snapshot) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if _, has := t.entries[s.ID]; !has {
-		t.set(s.ID, entry[Op]{Snapshot: s, announced: true}, nil)
+	for _, s := range all {
+		if e, has := t.entries[s.ID]; !has || e.announced && e.State == "" {
+			t.set(s.ID, entry[Op]{Snapshot: s, announced: true}, nil)
+		}
 	}
+}
+
+// Announced reports whether an operation was announced and not added.
+func (t *Table[Op]) Announced(id statefs.ID) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.entries[id].announced
+}
+
+// AllAnnounced returns the operations that were announced and not added.
+func (t *Table[Op]) AllAnnounced() (ids []statefs.ID) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for id, e := range t.entries {
+		if e.announced {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // Withdraw forgets an operation that was announced and not added.
@@ -86,7 +109,9 @@ func (t *Table[Op]) set(id statefs.ID, e entry[Op], rec *statefs.Record) {
 	if t.entries == nil {
 		t.entries, t.children = make(map[statefs.ID]entry[Op]), make(map[statefs.ID]map[statefs.ID]struct{})
 	}
-	t.replace(t.entries[id].Snapshot, e.Snapshot, rec)
+	before := t.entries[id].Snapshot
+	e.arrivesAs(before)
+	t.replace(before, e.Snapshot, rec)
 	t.entries[id] = e
 }
 
@@ -115,8 +140,22 @@ func (t *Table[Op]) Remove(s *Snapshot, rec *statefs.Record) {
 
 // replace updates what follows from the snapshots, and tells the subscribers; nil stands for none.
 func (t *Table[Op]) replace(before, after *Snapshot, rec *statefs.Record) {
+	t.updateLists(before.listed(), after.listed())
+	t.publish(before, after, rec)
+}
+
+func (t *Table[Op]) publish(before, after *Snapshot, rec *statefs.Record) {
+	t.changes++
+	for _, f := range t.subscribers {
+		f(Change{t.changes, before, after, rec})
+	}
+}
+
+func (t *Table[Op]) updateLists(before, after *Snapshot) {
 	t.counters.Move(place(before), place(after))
 	switch {
+	case after == nil && before == nil:
+		return
 	case after == nil:
 		t.rows.Remove(before.ID, before.Row)
 	case before == nil, !bytes.Equal(before.Row, after.Row):
@@ -127,14 +166,6 @@ func (t *Table[Op]) replace(before, after *Snapshot, rec *statefs.Record) {
 	if before == nil || after == nil || before.State != after.State || len(before.Parents) != len(after.Parents) {
 		t.setChild(before, false)
 		t.setChild(after, true)
-	}
-	t.publish(before, after, rec)
-}
-
-func (t *Table[Op]) publish(before, after *Snapshot, rec *statefs.Record) {
-	t.changes++
-	for _, f := range t.subscribers {
-		f(Change{t.changes, before, after, rec})
 	}
 }
 
@@ -171,7 +202,7 @@ func (t *Table[Op]) Get(id statefs.ID) (Op, *Snapshot) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	e := t.entries[id]
-	return e.op, e.Snapshot
+	return e.op, e.listed()
 }
 
 // Read calls f with a function that returns snapshots as Get does, all of the same moment. f must not block.
@@ -187,7 +218,9 @@ func (t *Table[Op]) All() []*Snapshot {
 	defer t.mu.RUnlock()
 	all := make([]*Snapshot, 0, len(t.entries))
 	for _, e := range t.entries {
-		all = append(all, e.Snapshot)
+		if e.State != "" {
+			all = append(all, e.Snapshot)
+		}
 	}
 	return all
 }

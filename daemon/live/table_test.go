@@ -73,6 +73,13 @@ func TestRowsCountsAndChildrenFollowTheSnapshots(t *testing.T) {
 			case model[id] == nil:
 				table.Put(s) // not in the table: nothing
 				if announced[id] = rapid.Bool().Draw(t, "announce"); announced[id] {
+					if rapid.Bool().Draw(t, "expected before") {
+						table.Announce(&Snapshot{ID: id})
+						if _, s := table.Get(id); s != nil || !table.Announced(id) {
+							t.Fatalf("%s is expected, and readers have %v", id, s)
+						}
+						checkTable(t, &table, model) // lists and counts do not have it
+					}
 					table.Announce(s)
 				} else {
 					table.Add(n, s)
