@@ -96,7 +96,7 @@ var mutants = []mutant{
 	{
 		"an entry of the outbox is written after the end", "daemon/commit.go",
 		"\tif err := e.Deliveries.Write(rec); err != nil {\n\t\treturn err\n\t}\n",
-		"\tdefer func() { _ = d.Deliveries.Write(rec) }()\n",
+		"\tdefer func() { _ = e.Deliveries.Write(rec) }()\n",
 		"TestEveryCrashPoint/deliver", "./internal/torture", false,
 	},
 	{
