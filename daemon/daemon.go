@@ -216,7 +216,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		ships.Wait() // reconciles still record the outcomes of deliveries
 	}
 	d.detaching.Store(d.config.Keepers != nil && (err != nil || errors.Is(context.Cause(ctx), ErrDetach)))
-	d.stop() //nolint:contextcheck // ctx has ended; stop completes what is in progress
+	d.stop() // ctx has ended; stop completes what is in progress
 	d.Lanes.SaveStarts()
 	return err
 }

@@ -76,9 +76,9 @@ func (m *markers) isKnown(id statefs.ID, names statefs.NameSet) bool {
 		return false
 	}
 	var known []statefs.State
-	op, s := m.live.Get(id)
+	op := m.operation(id)
 	switch _, unsettled := m.unsettledIDs.get(id); {
-	case unsettled, op == nil && s != nil:
+	case unsettled, op == nil && m.live.Announced(id):
 		return false
 	case op == nil:
 	case op.extraNames != 0 || op.misplaced.Load() || op.activeState != nil && op.missing != missingMarker{}:

@@ -384,7 +384,7 @@ func (w *stepWorld) checkEvents() {
 		}
 		for _, s := range rec.Steps {
 			now := fmt.Sprintf("%s in run %d", s.Status, s.Run)
-			if told, any := last[stepPlace{id, s.Name}]; any && told != now || !any && s.Status != steps.Pending {
+			if told, is := last[stepPlace{id, s.Name}]; is && told != now || !is && s.Status != steps.Pending {
 				w.t.Errorf("step %s of %s is %s, and its last event is %q", s.Name, id, now, told)
 			}
 		}

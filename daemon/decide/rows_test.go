@@ -30,12 +30,16 @@ func TestDecisions(t *testing.T) {
 		seen := reflect.New(reflect.TypeOf(zero(t, kind))).Elem()
 		for i, into := range []reflect.Value{seen, reflect.ValueOf(&s).Elem(), reflect.ValueOf(&e).Elem()} {
 			part[0] = rest
-			for _, fact := range strings.Fields(part[i]) {
+			for fact := range strings.FieldsSeq(part[i]) {
 				name, value, _ := strings.Cut(fact, "=")
 				set(t, into.FieldByName(name), value)
 			}
 		}
-		if got := written(Decide(s, seen.Interface().(Observation), e)); got != want {
+		observed, is := seen.Interface().(Observation)
+		if !is {
+			t.Fatalf("%s is no observation", kind)
+		}
+		if got := written(Decide(s, observed, e)); got != want {
 			t.Errorf("%s\n got %s\nwant %s", facts, got, want)
 		}
 	}
@@ -48,9 +52,23 @@ func TestDecisions(t *testing.T) {
 
 // observations has one of each kind.
 var observations = []Observation{
-	MarkersSeen{}, MarkerGone{}, MarkerLost{}, Found{}, Requested{}, WorkSeen{}, WorkEnded{}, AttemptFailed{},
-	RetryPlanned{}, EndNoted{}, StepReached{}, LimitExpired{}, TimeCame{}, ParentSeen{}, OptionalSeen{},
-	StallChanged{}, DaemonStops{},
+	MarkersSeen{},
+	MarkerGone{},
+	MarkerLost{},
+	Found{},
+	Requested{},
+	WorkSeen{},
+	WorkEnded{},
+	AttemptFailed{},
+	RetryPlanned{},
+	EndNoted{},
+	StepReached{},
+	LimitExpired{},
+	TimeCame{},
+	ParentSeen{},
+	OptionalSeen{},
+	StallChanged{},
+	DaemonStops{},
 }
 
 func zero(t *testing.T, kind string) Observation {
@@ -87,14 +105,15 @@ func set(t *testing.T, field reflect.Value, value string) {
 }
 
 func written(a Answer) string {
-	text := fmt.Sprintf("%s; %s; %q", a.Effect, a.Cause, a.Line)
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s; %s; %q", a.Effect, a.Cause, a.Line)
 	for _, flag := range []struct {
 		name string
 		set  bool
 	}{{"counts", a.Counts}, {"dies", a.Dies}, {"crashed", a.Crashed}} {
 		if flag.set {
-			text += " " + flag.name
+			text.WriteString(" " + flag.name)
 		}
 	}
-	return text
+	return text.String()
 }

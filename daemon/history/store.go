@@ -441,7 +441,7 @@ func (w *writer) awaitApplied(ctx context.Context) error {
 
 // Find returns the row of an ended operation, and false if its end is neither in the index nor on the way into it.
 func (s *Store) Find(id statefs.ID) (r Row, has bool, err error) {
-	unapplied, _ := s.unapplied() //nolint:errcheck // what is there can be found while lists are not ready
+	unapplied, _ := s.unapplied() // what is there can be found while lists are not ready
 	err = s.view(func(x index) error {
 		if r, has, err = x.find(id); has || err != nil || x.gone.Get(keyOf(id)) != nil {
 			return err
