@@ -35,7 +35,7 @@ func TestDecisions(t *testing.T) {
 				set(t, into.FieldByName(name), value)
 			}
 		}
-		observed, is := seen.Interface().(Observation)
+		observed, is := reflect.TypeAssert[Observation](seen)
 		if !is {
 			t.Fatalf("%s is no observation", kind)
 		}
