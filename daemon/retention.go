@@ -210,7 +210,7 @@ func (k *retention) retentionGuards() (g history.Guards, err error) {
 		}
 	}
 	for _, s := range k.live.All() { // after the markers: covers operations managed by now
-		g.ReferAfter(s.ID, s.Parents...)
+		g.ReferAfter(s.ID, s.Parents()...)
 		if s.State == statefs.Trailing {
 			if g.Trailing == nil {
 				g.Trailing = make(map[statefs.ID]bool)

@@ -24,9 +24,6 @@ type Snapshot struct {
 	Row history.Packed
 	// Lane is the lane in which it waits or runs.
 	Lane unique.Handle[string]
-	// Parents are the operations that it comes after. They are kept while it is live, because it may
-	// read their outcome in any state.
-	Parents []statefs.ID
 	// Awaits is the parent that it waits for; nil while it waits for none.
 	Awaits *statefs.ID
 	// Marker identifies the file of its marker, whatever the name.
@@ -38,7 +35,7 @@ type Snapshot struct {
 	// List is the ID of the first operation of the list with which it arrives; nil if it is submitted
 	// alone or has a place.
 	List *statefs.ID
-	// Details are what Row does not have of its submit; nil if there are none, as for most.
+	// Details are what few operations have; nil if it has none of them.
 	Details *Details
 	// LastTransition and Steps are hashes of what the subscribers know of its record: the last transition that a
 	// commit made durable, 0 for none, and the status and run of each step.
@@ -54,11 +51,15 @@ type Place struct {
 	Item *queue.Item
 }
 
-// Details are what a row does not have of a submit and a new record of it needs.
+// Details are what a row does not have and few operations have: some memory for each, and there may be many.
 type Details struct {
+	// Priority, NotBefore and IdempotencyKey are needed for a new record of the operation.
 	Priority       int
 	NotBefore      *time.Time
 	IdempotencyKey string
+	// Parents are the operations that it comes after. They are kept while it is live, because it may
+	// read their outcome in any state.
+	Parents []statefs.ID
 }
 
 // Next returns the snapshot that follows s when the operation has this record and this state.
@@ -67,15 +68,15 @@ func (s *Snapshot) Next(rec *statefs.Record, state statefs.State) *Snapshot {
 	row.Status, row.Number = state, 0
 	lane, _ := rec.LaneAndLimits()
 	next := &Snapshot{
-		ID: s.ID, State: state, Since: rec.Since(), Row: row.Pack(), Lane: unique.Make(lane), Parents: rec.After,
+		ID: s.ID, State: state, Since: rec.Since(), Row: row.Pack(), Lane: unique.Make(lane),
 		Marker: s.Marker, CarriedOut: s.CarriedOut, LastTransition: s.LastTransition, Steps: s.Steps,
 		Place: s.Place, List: s.List,
 	}
 	if state == s.State && len(rec.After) > 0 {
 		next.Awaits = s.Awaits
 	}
-	if d := (Details{rec.Priority, rec.NotBefore, rec.IdempotencyKey}); d != (Details{}) {
-		next.Details = &d
+	if rec.Priority != 0 || rec.NotBefore != nil || rec.IdempotencyKey != "" || len(rec.After) > 0 {
+		next.Details = &Details{rec.Priority, rec.NotBefore, rec.IdempotencyKey, rec.After}
 	}
 	return next
 }
@@ -95,6 +96,14 @@ func (s *Snapshot) arrivesAs(before *Snapshot) {
 	}
 	s.List = cmp.Or(s.List, before.List)
 	s.Place.Item = cmp.Or(before.Place.Item, s.Place.Item)
+}
+
+// Parents returns the operations that it comes after.
+func (s *Snapshot) Parents() []statefs.ID {
+	if s.Details == nil {
+		return nil
+	}
+	return s.Details.Parents
 }
 
 // RestoreDetails sets what the row does not have in a record that is made again.

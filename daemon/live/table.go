@@ -163,7 +163,7 @@ func (t *Table[Op]) updateLists(before, after *Snapshot) {
 	default:
 		after.Row = before.Row // which the rows hold: an equal copy would double the memory
 	}
-	if before == nil || after == nil || before.State != after.State || len(before.Parents) != len(after.Parents) {
+	if before == nil || after == nil || before.State != after.State || len(before.Parents()) != len(after.Parents()) {
 		t.setChild(before, false)
 		t.setChild(after, true)
 	}
@@ -181,7 +181,7 @@ func (t *Table[Op]) setChild(s *Snapshot, add bool) {
 	if s == nil || s.State != statefs.Queued {
 		return
 	}
-	for _, parent := range s.Parents {
+	for _, parent := range s.Parents() {
 		of := t.children[parent]
 		if !add {
 			if delete(of, s.ID); len(of) == 0 {
@@ -253,7 +253,7 @@ func (t *Table[Op]) AncestorNeedingPerson(child statefs.ID) (none statefs.ID) {
 		if at > 0 && s.State.NeedsPerson() {
 			return queue[at]
 		}
-		for _, parent := range s.Parents {
+		for _, parent := range s.Parents() {
 			if !seen[parent] && len(queue) <= maxAncestors {
 				seen[parent] = true
 				queue = append(queue, parent)

@@ -63,11 +63,10 @@ func TestRowsCountsAndChildrenFollowTheSnapshots(t *testing.T) {
 			if before == nil {
 				before = &Snapshot{ID: id}
 			}
-			s := before.Next(rec, rapid.SampledFrom(states).Draw(t, "state"))
-			s.Parents = rec.After
-			if before.Parents != nil {
-				s.Parents = before.Parents // these never change, except to none
+			if parents := before.Parents(); parents != nil {
+				rec.After = parents // these never change, except to none
 			}
+			s := before.Next(rec, rapid.SampledFrom(states).Draw(t, "state"))
 			s.Since = noon.Add(-time.Duration(rapid.IntRange(0, 9).Draw(t, "since")) * time.Second)
 			switch {
 			case model[id] == nil:
@@ -108,7 +107,7 @@ func checkTable(t *rapid.T, table *Table[int], model map[statefs.ID]*Snapshot) {
 		lanes[want.Lane.Value()]++
 		if want.State == statefs.Queued {
 			queued++
-			for _, parent := range want.Parents {
+			for _, parent := range want.Parents() {
 				children[parent] = append(children[parent], id)
 			}
 		}
