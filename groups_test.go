@@ -34,11 +34,6 @@ const (
 	mostGroup = 10 // files of a group
 )
 
-// ungrouped are the packages without the table, each with its reason. The list may only shrink.
-var ungrouped = map[string]string{
-	"daemon": "its table is of parts, which are types: TestPartsOfTheDaemonAreInOneOrder holds their order",
-}
-
 // group is a line of the table, with the lines that continue its files.
 type group struct {
 	name  string
@@ -83,7 +78,6 @@ func TestFilesUseOnlyGroupsBelow(t *testing.T) {
 	for _, dir := range slices.Sorted(maps.Keys(comments)) {
 		groups := groupsOf(comments[dir])
 		switch {
-		case ungrouped[dir] != "":
 		case groups != nil:
 			tables[dir], dirs = groups, append(dirs, "./"+dir)
 			checkTable(t, dir, groups, names[dir])

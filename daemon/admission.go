@@ -7,9 +7,7 @@ import (
 	"slices"
 	"sync"
 	"time"
-	"unique"
 
-	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/daemon/decide"
 	"github.com/jobdir/jobdir/daemon/lanes"
 	"github.com/jobdir/jobdir/daemon/live"
@@ -90,79 +88,12 @@ func newAdmission(c *Config, want func(statefs.ID), now func() time.Time) *admis
 	return a
 }
 
-// place notes the place of an operation in the queue.
-func (o *operations) place(op *operation, standing decide.Standing) {
-	o.change(op, func(s *live.Snapshot) { s.Place, s.List = placeOf(op, standing), nil })
-}
-
-func placeOf(op *operation, standing decide.Standing) live.Place {
-	if standing == decide.Outside || standing == decide.Arriving && op.rec.Key == "" {
-		return live.Place{Standing: standing}
-	}
-	item := itemOfRecord(op.rec)
-	if op.eligibleAt.After(item.Since) {
-		item.Since = op.eligibleAt
-	}
-	return live.Place{Standing: standing, Item: item}
-}
-
-// standing returns the standing of an operation that follows from its state.
-func (op *operation) standing() decide.Standing {
-	return decide.StandingOf(decide.Snapshot{State: op.state, Working: op.run != nil}, op.shown.Place.Standing,
-		op.hasSharedPlaces(), op.rec.Key, keyOrders[op.rec.KeyOrder])
-}
-
-// settlePlace notes the place of an operation after its reconcile, with the error of the reconcile. An
-// operation that only arrives keeps its turn until a reconcile succeeds.
-func (o *operations) settlePlace(op *operation, err error) {
-	before, standing := op.shown.Place, op.standing()
-	switch {
-	case standing == decide.Outside && before.Standing == decide.Arriving && err != nil:
-	case standing != before.Standing, standing == decide.KeepsTurn && before.Item.Priority != op.rec.Priority:
-		o.place(op, standing)
-	}
-}
-
 // tryAdmit lets a queued operation wait in the queue, unless it does, and reports whether it may start.
 func (a *admission) tryAdmit(o *operations, op *operation) bool {
 	if at := op.shown.Place; at.Standing != decide.Waiting || at.Item.Priority != op.rec.Priority {
 		o.place(op, decide.Waiting)
 	}
 	return a.admits(op.id())
-}
-
-// keyOrders maps the key orders of the catalog to those of the queue. A record of an older version
-// names none, which means BySubmit.
-var keyOrders = map[string]queue.KeyOrder{
-	string(catalog.KeyBySubmit):   queue.BySubmit,
-	string(catalog.KeyByPriority): queue.ByPriority,
-	string(catalog.KeyAnyOrder):   queue.AnyOrder,
-}
-
-func itemOfRecord(rec *statefs.Record) *queue.Item {
-	_, limits := rec.LaneAndLimits()
-	return &queue.Item{
-		ID: rec.ID, Lane: unique.Make(laneOf(rec)).Value(), Limits: limits, Key: rec.Key, KeyOrder: keyOrders[rec.KeyOrder],
-		Begun: rec.Starts > 0, Priority: rec.Priority, Since: eligibleSince(rec),
-	}
-}
-
-// eligibleSince returns when an operation entered the queue. An interrupted run and the next step
-// keep the earlier time, so the operation keeps its position.
-func eligibleSince(rec *statefs.Record) time.Time {
-	for _, t := range slices.Backward(rec.Transitions) {
-		if t.To == statefs.Queued && t.Cause != statefs.CauseInterrupted && t.Cause != statefs.CauseRescued &&
-			t.Cause != statefs.CauseNextStep {
-			return t.At
-		}
-	}
-	return rec.CreatedAt
-}
-
-// laneOf returns the lane in which an operation waits or runs now. A step may have its own lane.
-func laneOf(rec *statefs.Record) string {
-	lane, _ := rec.LaneAndLimits()
-	return cmp.Or(lane, statefs.DefaultLane) // a record of an older version names none
 }
 
 // follow makes the queue follow a change of the table. Nothing else lets an operation enter the queue,
@@ -511,23 +442,6 @@ func (a *admission) Limits() []statefs.LimitStatus {
 // noLane is the lane of an optional step that shares the lane of its operation and takes limits of
 // its own.
 const noLane = ""
-
-// stepPlaces tells which places an optional step uses: the shared ones of its operation, its own,
-// or both.
-type stepPlaces struct{ shared, own bool }
-
-// hasSharedPlaces reports whether an optional step of op uses the places of op.
-func (op *operation) hasSharedPlaces() bool {
-	if op.activeState == nil {
-		return false
-	}
-	for _, s := range op.optionalSteps {
-		if s.shared {
-			return true
-		}
-	}
-	return false
-}
 
 // itemOfOptionalStep returns the queue item of an optional step. While its operation holds places,
 // a step without a lane of its own shares them. An operation that is finishing optional steps keeps

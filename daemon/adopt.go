@@ -3,13 +3,9 @@ package daemon
 import (
 	"errors"
 	"io/fs"
-	"slices"
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/daemon/decide"
-	"github.com/jobdir/jobdir/daemon/keeper"
-	"github.com/jobdir/jobdir/daemon/live"
-	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/files"
@@ -52,19 +48,29 @@ func (rc *reconciler) adopt(id statefs.ID, sight statefs.Observation) error {
 	return nil
 }
 
-// setAsideObstacles sets aside the files that block an operation which is about to be taken over.
-// It leaves the files of foreign programs alone.
-func (m *markers) setAsideObstacles(id statefs.ID, rec *statefs.Record, odd []string, verdict statefs.Verdict) {
-	takesOver := []statefs.Verdict{statefs.Agree, statefs.RollForward, statefs.TwoMarkers, statefs.Unreadable}
-	if len(odd) == 0 || !slices.Contains(takesOver, verdict) {
-		return
+// activate reads the record of an evicted operation. If the record is damaged, removed or of a
+// newer version, activate untracks the operation: the reconcile then finds a marker that the daemon
+// does not manage, and judges it as any other.
+func (rc *reconciler) activate(id statefs.ID) error {
+	op := rc.operation(id)
+	if op == nil || op.activeState != nil {
+		return nil
 	}
-	if rec == nil {
-		rec = statefs.UnknownRecord(id, m.owner.Now())
+	rec, err := rc.owner.ReadRecord(id)
+	if err == nil {
+		op.activeState = newActiveState(rec)
+		op.evicted.Store(false)
+		return nil
 	}
-	op := newOperation(rec)
-	m.setAside(op, odd)
-	m.closeLog(op)
+	if _, corrupt := errors.AsType[*statefs.CorruptError](err); !corrupt && !errors.Is(err, statefs.ErrNewerVersion) &&
+		!errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	rc.logger.Error("the record of a waiting operation was damaged or removed by another program", "id", id, "error", err)
+	rc.markers.damaged.set(id, damagedRecord{op.shown, err})
+	op.activeState = newActiveState(statefs.UnknownRecord(id, rc.owner.Now()))
+	rc.untrack(op)
+	return nil
 }
 
 // takeOverMoved takes over an operation whose marker may have been renamed while no daemon ran. It
@@ -119,6 +125,46 @@ func (rc *reconciler) takeOver(rec *statefs.Record, state statefs.State) error {
 	return nil
 }
 
+// takeOverTrailing adopts a trailing operation.
+func (rc *reconciler) takeOverTrailing(rec *statefs.Record, states []statefs.State) error {
+	if err := rc.indexEnded(rec.ID); err != nil {
+		return err
+	}
+	if len(states) > 1 {
+		for _, state := range states {
+			if state != statefs.Trailing {
+				if err := rc.commit(rec.ID, change{from: state}, removeExtra); err != nil {
+					return err
+				}
+			}
+		}
+		return errMoved
+	}
+	if states[0] != statefs.Trailing {
+		if err := rc.commit(rec.ID, change{from: states[0], to: statefs.Trailing}, moveMarker); err != nil {
+			return err
+		}
+	}
+	marker, _, err := rc.owner.Identify(statefs.MarkerName(rec.ID, statefs.Trailing))
+	if errors.Is(err, fs.ErrNotExist) {
+		return errMoved
+	}
+	if err != nil {
+		return err
+	}
+	op := newOperation(rec)
+	op.shown.Marker = marker // not in the table yet
+	rc.setState(op, statefs.Trailing)
+	if err := rc.optional.adoptOptionalSteps(op); err != nil {
+		return err
+	}
+	op.feed.end = rec.FinishedSeq
+	rc.track(op)
+	rc.live.End(op.id())
+	rc.ends.releaseWaiters(op)
+	return nil
+}
+
 // rollForward completes the rename that a crash interrupted.
 func (rc *reconciler) rollForward(rec *statefs.Record, from statefs.State) error {
 	if !rec.Next.Live() {
@@ -132,6 +178,24 @@ func (rc *reconciler) rollForward(rec *statefs.Record, from statefs.State) error
 		rc.publisher.publishTransition(rec, rec.Transitions[n-1])
 	}
 	return rc.takeOver(rec, rec.Next)
+}
+
+// recoverStop ensures that an operation which waits for a person is in the feed.
+func (rc *reconciler) recoverStop(op *operation) {
+	switch {
+	case op.state != statefs.FailedManual:
+	case op.rec.Status != statefs.FailedManual:
+		// A crash interrupted the transition, or another process moved the marker. The record is
+		// updated as well: otherwise the next start would number the stop again.
+		if err := op.rec.Apply(op.rec.Status, statefs.CauseNeedsPerson, rc.owner.Now()); err != nil {
+			op.rec.Status = statefs.FailedManual
+		}
+		op.feed.stopUnnumbered, op.unsaved = true, true
+	case op.rec.NeedsPersonSeq == 0:
+		op.feed.stopUnnumbered, op.unsaved = true, true
+	default:
+		rc.history.Stopped(op.rec, 0)
+	}
 }
 
 // removeEnded removes the markers of an operation whose terminal record is written.
@@ -192,117 +256,6 @@ func (rc *reconciler) quarantineRecord(id statefs.ID, state statefs.State, reaso
 	return rc.takeOver(rec, op.state)
 }
 
-// damagedRecord is what is known of an operation whose record was damaged or removed while it
-// waited.
-type damagedRecord struct {
-	shown *live.Snapshot
-	err   error
-}
-
-// rebuilt creates a record from what the daemon remembers of an operation: its job, its parameters
-// and its submit time. If one of these is missing or does not fit, the record contains only the ID.
-func (m *markers) rebuilt(id statefs.ID) (*statefs.Record, error) {
-	unknown := statefs.UnknownRecord(id, m.owner.Now())
-	damaged, has := m.damaged.get(id)
-	if !has {
-		return unknown, nil
-	}
-	row, err := damaged.shown.Row.Unpack()
-	if err != nil || row.ParamsCut {
-		return unknown, nil //nolint:nilerr // without parameters, only the ID is known
-	}
-	def := m.config.Catalog.Get(row.Group, row.Job)
-	if def == nil {
-		return unknown, nil
-	}
-	params, err := def.BindRecorded([]byte(row.Params))
-	if err != nil {
-		return unknown, nil //nolint:nilerr // the job was changed, and these parameters do not fit
-	}
-	s, err := submit.Build(def, params, submit.Options{Key: &row.Key}, m.owner.Now())
-	if err != nil {
-		return unknown, nil //nolint:nilerr // the job was changed, and no operation can be built from it
-	}
-	s.Tags = row.Tags
-	if s.Steps == nil { // otherwise the row holds the lane of a step
-		s.Lane = row.Lane
-	}
-	return m.owner.Rebuild(id, s, row.Created)
-}
-
-// endUnwantedCommands ends the commands in held that no operation needs: those of an earlier run,
-// and those of an operation that has ended, was moved manually or is gone. It waits for their end,
-// because the next run of the same operation is about to start.
-func (rv *recovery) endUnwantedCommands(held map[statefs.ID][]keeper.HeldCommand) error {
-	var unwanted []keeper.Running
-	for id, held := range held {
-		runs, err := rv.wantedRuns(id)
-		if err != nil {
-			return err
-		}
-		for _, h := range held {
-			if slices.Contains(runs, h.Key.Run) || slices.Contains(runs, anyRun) {
-				continue
-			}
-			if p, ok := rv.config.Keepers.Find(h.Key, ""); ok {
-				unwanted = append(unwanted, p)
-				rv.logger.Info("ending a command of an earlier daemon: its run is over", "command", h.Key, "pid",
-					h.PID, "ended", h.Ended)
-			}
-		}
-	}
-	work.EndCommands(unwanted...)
-	return nil
-}
-
-// anyRun means all runs instead of the number of one.
-const anyRun = -1
-
-// wantedRuns returns the numbers of the runs whose commands must continue.
-func (rv *recovery) wantedRuns(id statefs.ID) (runs []int, err error) {
-	sight, err := rv.owner.ObserveAll(id)
-	if err != nil {
-		return nil, err
-	}
-	rec, err := rv.owner.ReadRecord(id)
-	if errors.Is(err, statefs.ErrNewerVersion) || isTransient(err) {
-		return []int{anyRun}, nil // the operation is left alone with its commands, or its reconcile tries again
-	}
-	if err != nil || rec.Status.Terminal() && !rec.Trailing || len(sight.States) == 0 {
-		return nil, nil //nolint:nilerr // the reconcile reports the reason; without a record no command continues
-	}
-	state := sight.States[0]
-	if len(sight.States) > 1 {
-		state = rv.owner.ChooseMarker(id, sight.States, rec)
-	}
-	for _, s := range rec.Steps {
-		if s.Optional && s.Status == steps.Running {
-			runs = append(runs, s.Run)
-		}
-	}
-	if !rec.Trailing && mayHaveCommands(rec, statefs.InterpretMarker(rec, state)) {
-		runs = append(runs, runNumber(rec))
-	}
-	return runs, nil
-}
-
-// runNumber returns the number of the current run: that of the current required step, or else of
-// the operation.
-func runNumber(rec *statefs.Record) int {
-	if at := rec.CurrentStep(); at != nil {
-		return at.Run
-	}
-	return rec.Run
-}
-
-// currentStepName returns the name of the current required step, "" if there is none.
-func currentStepName(rec *statefs.Record) string {
-	if at := rec.CurrentStep(); at != nil {
-		return at.Name
-	}
-	return ""
-}
-
 // mayHaveCommands reports whether an operation in a state may have commands of its last run that
 // must continue or whose end is not recorded yet. If the record has a due time, the run has ended
 // and its outcome is recorded.
@@ -311,17 +264,6 @@ func mayHaveCommands(rec *statefs.Record, state statefs.State) bool {
 		return false // it is between two steps
 	}
 	return rec.DueAt == nil && (state == statefs.Running || state == statefs.Paused)
-}
-
-// endHeldCommands ends the commands that keepers hold for an operation that ends now.
-func (rv *recovery) endHeldCommands(id statefs.ID) {
-	var commands []keeper.Running
-	for _, h := range rv.starts.heldCommands[id] {
-		if p, ok := rv.config.Keepers.Find(h.Key, ""); ok {
-			commands = append(commands, p)
-		}
-	}
-	work.EndCommands(commands...)
 }
 
 // adoptWork continues a run of an earlier daemon if a keeper still holds its command or an exit

@@ -4,17 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/daemon/decide"
 	"github.com/jobdir/jobdir/daemon/keeper"
 	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/machine"
+	"github.com/jobdir/jobdir/statefs/steps"
 	"github.com/jobdir/jobdir/stream"
 )
 
@@ -34,6 +37,28 @@ type starts struct {
 	// awaitingKeepers is the set of operations found at startup, as long as a keeper that does not
 	// answer may hold commands of theirs; otherwise nil.
 	awaitingKeepers atomic.Pointer[map[statefs.ID]bool]
+}
+
+// fdBudget counts the runs that are starting and do not have all their descriptors yet. Each of
+// them reserves descriptors, so that many concurrent starts leave enough for running work.
+type fdBudget struct{ pending atomic.Int64 }
+
+// reserve reserves the descriptors of a run, until done is called for the first time. The error, which is that of
+// room, reports why there are too few.
+func (b *fdBudget) reserve(room func(runs int) error) (done func(), err error) {
+	if err := room(int(b.pending.Add(1))); err != nil {
+		b.pending.Add(-1)
+		return nil, err
+	}
+	return sync.OnceFunc(func() { b.pending.Add(-1) }), nil
+}
+
+// isDue reports whether the time has come for which an operation waits. A time of day has come when
+// the clock shows it. The wait between two attempts also ends if the clock was set back.
+func (s *starts) isDue(op *operation) bool {
+	t := s.deadlinesOf(op)
+	due := op.rec.DueAt
+	return due == nil || !due.After(s.owner.Now()) || t.attempt > 0 && t.attempt <= s.uptime()
 }
 
 // startOperation starts the work of a queued operation.
@@ -144,6 +169,24 @@ func (s *starts) newRun(op *operation, def *catalog.Definition, params catalog.P
 	})
 }
 
+// finishRun writes the record of an operation whose run is over, and removes the files of the run.
+// Until that is done, op.finishedRun holds the run.
+func (s *starts) finishRun(op *operation) error {
+	if op.run != nil {
+		op.run, op.endCause, op.finishedRun = nil, "", op.run
+	}
+	if err := s.persist(op); err != nil {
+		return err
+	}
+	r := op.finishedRun
+	op.finishedRun = nil
+	s.closeLog(op)
+	if op.state == statefs.Queued {
+		s.reconcileQueue.enqueue(op.id())
+	}
+	return r.Forget()
+}
+
 // startRecordDelay is how long the first run of a handler lasts before its start is written into
 // the record. Most shorter runs save that write: the record of their end contains the start.
 const startRecordDelay = 100 * time.Millisecond
@@ -241,25 +284,6 @@ func (s *starts) waitsForKeeper(def *catalog.Definition, _ catalog.Params, err e
 	return !s.keepersSettled() && err == nil && def.Work() != catalog.WorkHandler
 }
 
-// awaitKeepers waits until all keepers have answered or died. Then it ends the commands that belong
-// to no operation, and allows the operations that existed at the start to begin. It also returns
-// when ctx ends.
-func (rv *recovery) awaitKeepers(ctx context.Context) {
-	if rv.starts.awaitingKeepers.Load() == nil {
-		return
-	}
-	select {
-	case <-rv.config.Keepers.Settled():
-	case <-ctx.Done():
-		return
-	}
-	if err := rv.endUnwantedCommands(rv.starts.workHost.HeldCommands()); err != nil {
-		rv.fail(err)
-		return
-	}
-	rv.starts.awaitingKeepers.Store(nil)
-}
-
 // checkSilentKeepers returns an error if a keeper that does not answer may hold a command of an
 // operation that is about to begin again.
 func (s *starts) checkSilentKeepers(rec *statefs.Record) error {
@@ -273,4 +297,69 @@ func (s *starts) checkSilentKeepers(rec *statefs.Record) error {
 func (s *starts) recordInterruption(op *operation) error {
 	cutOffStep(op.rec, s.owner.Now())
 	return s.transitionDurably(op, statefs.CauseInterrupted)
+}
+
+const cutOffText = "the work was cut off because the daemon or the machine stopped"
+
+// cutOffMessage returns the error message of work that was cut off before this daemon began: text,
+// and the last non-empty line of the command if there is one. at is its step, nil for none.
+func (s *starts) cutOffMessage(id statefs.ID, def *catalog.Definition, at *steps.Step, text string) string {
+	if def == nil || def.Work() != catalog.WorkRun {
+		return text
+	}
+	path, from := s.owner.LogPath(id), int64(0)
+	if at != nil {
+		from = at.LogFrom
+		if at.Log != "" {
+			path = s.owner.StepLogPath(id, at.Name)
+		}
+	}
+	return withLine(text, s.workHost.LastLine(id, path, from))
+}
+
+// reasonDependency is the reason of an operation that waits for a person because a parent has not
+// succeeded.
+const reasonDependency = "dependency"
+
+// readEnd returns the record of an operation that has ended, or nil if it is live. For a record
+// that is missing or cannot be read it returns a substitute with the reason.
+func (s *starts) readEnd(id statefs.ID) (*statefs.Record, error) {
+	if state, err := s.owner.State(id); state != statefs.Trailing && !errors.Is(err, statefs.ErrNotLive) {
+		return nil, err // checked before the record: if the marker is gone, the record is terminal
+	}
+	rec, err := s.owner.ReadRecord(id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &statefs.Record{ID: id, Status: statefs.Cancelled, Reason: "its record was removed"}, nil
+	}
+	if corrupt, ok := errors.AsType[*statefs.CorruptError](err); ok || errors.Is(err, statefs.ErrNewerVersion) {
+		reason := "its record is of a newer version"
+		if ok {
+			reason = "its record cannot be read: " + corrupt.Error()
+		}
+		return &statefs.Record{ID: id, Status: statefs.Failed, Reason: reason}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read how operation %s ended: %w", id, err)
+	}
+	if !rec.Status.Terminal() {
+		return nil, nil // its marker was removed manually, and its end is not recorded yet
+	}
+	return rec, nil
+}
+
+// parentFailed leaves an operation to a person because a parent has not succeeded.
+func (s *starts) parentFailed(op *operation, x seen, answer decide.Answer) error {
+	parent := x.parent
+	s.setAwaited(op, nil)
+	what := string(parent.Status)
+	if parent.Reason != "" {
+		what += ", " + parent.Reason
+	}
+	message := fmt.Sprintf("operation %s, which it comes after, has not succeeded (%s)", parent.ID, what)
+	if op.rec.Reason != reasonDependency { // on a full disk this code runs again
+		s.logLine(op, fmt.Sprintf("  ERROR: %s. 'jobdir retry %s' starts it all the same, 'jobdir cancel' ends it.", message,
+			op.id()))
+	}
+	op.rec.Reason, op.rec.Error = reasonDependency, &statefs.Fault{Code: "dependency", Message: message}
+	return s.transitionDurably(op, answer.Cause)
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jobdir/jobdir/daemon/decide"
+	"github.com/jobdir/jobdir/daemon/effect"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -35,6 +37,9 @@ type change struct {
 	from, to statefs.State
 	file     string // what a person renamed a marker to
 }
+
+// errMoved means that another process renamed a marker between the observation and the action.
+var errMoved = errors.New("another process moved the marker")
 
 // committer writes the files of operations. All its methods are safe for concurrent use, one call at a time
 // for each operation.
@@ -213,60 +218,6 @@ func (c *core) drop(op *operation, r *request) error {
 	return nil
 }
 
-// syncBatches syncs the records that batch submits have not synced yet. It is called once recovery has restored
-// what a power cut destroyed of them.
-func (d *Daemon) syncBatches() (again bool) {
-	err := d.owner.Batches.Settle(time.Now().Add(-d.config.SweepInterval))
-	if d.failOnSyncError(err) != nil {
-		d.logger.Warn("records of batch submits not synced, retrying at the next sweep", "error", err)
-	}
-	return true
-}
-
-// feedNumbers holds an operation's numbers in the completion feed. Only the reconcile of the
-// operation uses it.
-type feedNumbers struct {
-	// end is the number of the operation's end, 0 until it has one. When the end is repeated after
-	// a full disk, it keeps its number.
-	end uint64
-	// stopUnnumbered is set while the operation is failed_manual and that stop has no number yet.
-	// unpublishedStop is the number of the stop until it is published, and earlierStop is the
-	// number of the stop before it.
-	stopUnnumbered               bool
-	unpublishedStop, earlierStop uint64
-}
-
-// recordEnd makes an end durable and enters it into the history, and then removes the marker, or moves it
-// to trailing: at any time an operation is found in the history or by its marker. Before all that it
-// writes the outbox entries of its deliveries.
-func (e *ends) recordEnd(op *operation, rec *statefs.Record) error {
-	if err := e.Deliveries.Write(rec); err != nil {
-		return err
-	}
-	if op.feed.end == 0 {
-		number, err := e.history.Number()
-		if err != nil {
-			return err
-		}
-		op.feed.end = number
-	}
-	rec.FinishedSeq = op.feed.end
-	if err := e.commit(rec.ID, change{rec: rec}, writeEnd); err != nil {
-		if e.isUnusedNumber(rec.ID, op.feed.end) {
-			e.history.Unused(op.feed.end)
-			op.feed.end = 0
-		}
-		return err
-	}
-	e.live.End(op.id())
-	e.history.Ended(rec)
-	e.Deliveries.Enqueue(rec)
-	if rec.Trailing {
-		return e.commit(rec.ID, change{from: op.state, to: statefs.Trailing}, moveMarker, syncFiles)
-	}
-	return e.commit(rec.ID, change{from: op.state}, removeMarker)
-}
-
 // isUnusedNumber reports whether a record whose write failed certainly does not contain number.
 func (c *core) isUnusedNumber(id statefs.ID, number uint64) bool {
 	rec, err := c.owner.ReadRecord(id)
@@ -310,5 +261,87 @@ func (c *core) publishStop(op *operation, written error) error {
 	}
 	c.history.Stopped(op.rec, e.earlierStop)
 	e.unpublishedStop = 0
+	return nil
+}
+
+// AwaitRequest registers a client that is about to make a request and waits for its outcome.
+func (c *core) AwaitRequest(id statefs.ID, ask statefs.Action) *effect.Waiter {
+	return c.waiters.Await(id, ask, c.reconcileQueue.enqueue)
+}
+
+// settleRequests answers the clients that wait for a request of a managed operation when nothing of it is pending and
+// its effect is durable. A request without a file that was never taken is withdrawn. A cancel is answered by the end.
+func (c *core) settleRequests(op *operation) {
+	c.waiters.Settle(op.id(), func(r effect.Request) (o effect.Outcome, final bool) {
+		if !c.manages(op.id()) {
+			return o, false // it has ended; cleanUp answers
+		}
+		o = effect.Outcome{State: op.state, TookEffect: tookEffect(r, op.state)}
+		pending := slices.ContainsFunc(append(op.unsettled(), op.doneRequests...),
+			func(other *request) bool { return other.Action == r.Action && !other.dropped })
+		if !r.Made || pending || o.TookEffect && op.unsaved || r.Action.Spec().Ends && op.awaiting[decide.EndWork] != nil {
+			return o, false
+		}
+		sight, err := c.owner.Observe(op.id(), statefs.MarkerBit(op.state)|statefs.Name{Action: r.Action}.Bit())
+		return o, err == nil && len(sight.States) == 1 && len(sight.Requests) == 0
+	})
+}
+
+// settleUnmanaged answers the clients that wait for a request of an operation that the daemon does not manage. It has
+// ended, or another program carries the request out, which may remove the file before it acts: only the marker shows
+// what it did.
+func (c *core) settleUnmanaged(id statefs.ID) {
+	c.waiters.Settle(id, func(r effect.Request) (o effect.Outcome, final bool) {
+		sight, err := c.owner.ObserveAll(id)
+		if err != nil {
+			return o, false
+		}
+		if len(sight.States) > 0 {
+			o = effect.Outcome{State: sight.States[0], TookEffect: r.Action.LeadsTo(sight.States[0])}
+			return o, r.Made && !slices.Contains(sight.Requests, r.Action) && !r.Action.AppliesIn(o.State)
+		}
+		rec, err := c.owner.ReadDurableEnd(id)
+		if rec != nil {
+			o = outcomeOfEnd(r, rec)
+		}
+		return o, err == nil
+	})
+}
+
+// outcomeOfEnd returns what became of a request when the operation has ended.
+func outcomeOfEnd(r effect.Request, rec *statefs.Record) effect.Outcome {
+	took, spec := tookEffect(r, rec.Status), r.Action.Spec()
+	if n := len(rec.Transitions); spec.Ends && n > 0 {
+		took = slices.Contains(spec.Causes, rec.Transitions[n-1].Cause) || r.Action.Cancels() && rec.Status == statefs.Cancelled
+	}
+	return effect.Outcome{TookEffect: took, State: rec.Status}
+}
+
+// tookEffect reports whether a request was carried out and no later change took its effect back.
+func tookEffect(r effect.Request, state statefs.State) bool {
+	switch r.Action { //nolint:exhaustive // the record keeps the effect of the others
+	case statefs.Pause:
+		return r.CarriedOut && state == statefs.Paused
+	case statefs.Resume:
+		return r.CarriedOut && state != statefs.Paused && state != statefs.Cancelled
+	}
+	return r.CarriedOut
+}
+
+// indexEnded indexes a finished operation that is not in the index yet.
+func (c *core) indexEnded(id statefs.ID) error {
+	if _, has, err := c.history.Find(id); err != nil || has {
+		return nil //nolint:nilerr // the index is being built and will find it
+	}
+	rec, err := c.owner.ReadEnded(id)
+	if err != nil || rec == nil {
+		return nil //nolint:nilerr // readers of the record report it
+	}
+	if rec.FinishedSeq == 0 {
+		if err := c.history.NumberOld(rec); err != nil {
+			return err
+		}
+	}
+	c.history.Ended(rec)
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"github.com/jobdir/jobdir/daemon/decide"
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/daemon/lanes"
+	"github.com/jobdir/jobdir/daemon/live"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/stream"
@@ -72,36 +74,22 @@ type lifetime struct {
 	stopped   chan struct{}
 }
 
-// newParts returns a daemon whose parts know each other.
-func newParts(config Config) *Daemon {
-	c := &core{
-		startedAt: time.Now(), config: config, committer: committer{config.Owner}, history: config.History,
-		logger: config.Logger,
-	}
-	c.fatal, c.ready, c.stopped = make(chan error, 1), make(chan struct{}), make(chan struct{})
-	p := &publisher{core: c}
-	c.live.Subscribe(p.publish)
-	c.live.Subscribe(c.waitFollowers.forgetLogged)
-	w := &waits{core: c, publisher: p}
-	m := &markers{core: c, strayFiles: strayFiles{came: make(chan struct{}, 1)}}
-	e := &ends{core: c}
-	s := &starts{core: c, publisher: p, ends: e}
-	o := &optional{core: c, starts: s}
-	f := &finisher{core: c, publisher: p, ends: e, starts: s, optional: o}
-	q := &requests{core: c, ends: e, starts: s}
-	dc := &decisions{core: c, markers: m, ends: e, starts: s, optional: o, finisher: f, requests: q}
-	dc.effects = dc.makeEffects()
-	r := &reconciler{
-		core: c, publisher: p, waits: w, markers: m, ends: e, starts: s, optional: o, decisions: dc,
-		failing: failingOperations{logger: config.Logger, byID: make(map[statefs.ID]*failingEntry)},
-	}
-	k := &retention{core: c, ends: e}
-	return &Daemon{
-		core: c, publisher: p, waits: w, markers: m, ends: e, starts: s, optional: o, finisher: f, requests: q,
-		decisions: dc, reconciler: r, recovery: &recovery{core: c, markers: m, ends: e, starts: s}, retention: k,
-		sweeper: &sweeper{core: c, publisher: p, markers: m, ends: e, retention: k},
-	}
+// drain is the state of Drain: no work starts, and the daemon waits for the work that runs.
+type drain struct {
+	mu      sync.Mutex
+	drained chan struct{} // closed when nothing runs; nil until Drain is called
+	settled bool          // no reconcile runs that started before Drain and may start work
 }
+
+// counters holds counts since the daemon started.
+type counters struct {
+	transitions, requests, finished atomic.Uint64
+	rescans, sweeps, swept, putBack atomic.Uint64
+	failedReconciles                atomic.Uint64
+}
+
+// ErrStopped means that the daemon no longer runs.
+var ErrStopped = errors.New("the daemon has stopped")
 
 // lockedMap is a map with a lock. The zero value is empty.
 type lockedMap[K comparable, V any] struct {
@@ -152,6 +140,40 @@ func (l *lockedMap[K, V]) all() map[K]V {
 	return maps.Clone(l.m)
 }
 
+// submitListener hands what this process submits and requests to the daemon, without the round trip of
+// an event. The event comes later and finds nothing to do. Until the daemon is ready, only events count.
+type submitListener struct{ core *core }
+
+// Expect implements statefs.SubmitListener.
+func (l submitListener) Expect(recs ...*statefs.Record) { l.core.live.Announce(expectations(recs)...) }
+
+// Announce implements statefs.SubmitListener. Lists and counts have the operation from now on.
+func (l submitListener) Announce(rec *statefs.Record) {
+	if isClosed(l.core.ready) {
+		shown := (&live.Snapshot{ID: rec.ID, Place: live.Place{Standing: decide.Arriving}}).Next(rec, rec.Status)
+		l.core.queueQuota.settle(func() { l.core.live.Announce(shown) }, rec)
+		l.core.ownSubmits.set(rec.ID, true)
+	}
+}
+
+// Withdraw implements statefs.SubmitListener.
+func (l submitListener) Withdraw(recs ...*statefs.Record) {
+	l.core.queueQuota.settle(func() {
+		for _, rec := range recs {
+			l.core.live.Withdraw(rec.ID)
+			l.core.ownSubmits.take(rec.ID)
+		}
+	}, recs...)
+	l.core.admission.admit()
+}
+
+// Created implements statefs.SubmitListener.
+func (l submitListener) Created(name statefs.Name) {
+	if isClosed(l.core.ready) {
+		l.core.reconcileQueue.enqueueNames(name.ID, name.Bit())
+	}
+}
+
 func (c *core) track(op *operation) {
 	op.shown = op.shown.Next(op.rec, op.state)
 	standing := decide.Arriving
@@ -184,6 +206,16 @@ func (c *core) untrack(op *operation) {
 	c.enqueueChildren(op.id())
 }
 
+// A child names its parents when it is submitted, and they exist by then, so there are no cycles. The
+// table only tells which children to reconcile when a parent ends; the reconcile decides by the records.
+
+// enqueueChildren enqueues the children that wait for an operation which has ended.
+func (c *core) enqueueChildren(parent statefs.ID) {
+	for _, child := range c.live.Children(parent) {
+		c.reconcileQueue.enqueue(child)
+	}
+}
+
 // uptime returns how long the daemon has run, whatever happens to the machine's clock.
 func (c *core) uptime() time.Duration { return time.Since(c.startedAt) }
 
@@ -201,6 +233,13 @@ func (c *core) failOnSyncError(err error) error {
 		c.fail(failed)
 	}
 	return err
+}
+
+// isTransient reports whether a file could not be read or written but may be the next time, so that
+// the work is not at fault.
+func isTransient(err error) bool {
+	_, disk := errors.AsType[*fs.PathError](err)
+	return disk && !errors.Is(err, fs.ErrNotExist)
 }
 
 // definition returns the job definition under which the operation was submitted, and the
@@ -237,6 +276,47 @@ func (c *core) storedDefinition(rec *statefs.Record) (*catalog.Definition, error
 	}
 	c.definitions.set(rec.Definition, def)
 	return def, nil
+}
+
+// currentWork returns the definition by which an operation works now: that of its job, or that of
+// its current step. A gate has none.
+func (c *core) currentWork(rec *statefs.Record) (*catalog.Definition, catalog.Params, error) {
+	def, params, err := c.definition(rec)
+	at := rec.CurrentStep()
+	if err != nil || at == nil {
+		return def, params, err
+	}
+	def, err = stepWork(def, at.Name)
+	return def, params, err
+}
+
+func stepWork(def *catalog.Definition, name string) (*catalog.Definition, error) {
+	step := def.Step(name)
+	if step == nil || step.Work == nil {
+		return nil, fmt.Errorf("job %s has no work for a step %q", def.Address(), name)
+	}
+	return step.Work, nil
+}
+
+// snapshot returns what a decision reads of an operation.
+func (c *core) snapshot(op *operation) decide.Snapshot {
+	s := decide.Snapshot{
+		State: op.state, Ended: !c.manages(op.id()), HasSteps: len(op.rec.Steps) > 0, Working: op.run != nil,
+		Pausing: op.awaiting[decide.StopWork] != nil, Resume: decide.ResumeCause(op.rec, c.owner.Now()),
+	}
+	if r := op.awaiting[decide.EndWork]; r != nil {
+		s.Ending, s.EndCause = r.Action, r.cause
+	}
+	return s
+}
+
+// env returns what else a decision reads.
+func (c *core) env(op *operation) decide.Env {
+	e := decide.Env{Draining: c.draining(), Stopping: c.stopping.Load()}
+	if op.run != nil {
+		e.Restart = op.run.Def().Restart()
+	}
+	return e
 }
 
 // openLog opens the log. If only the daemon writes to it (shared is false), the writer need
@@ -313,6 +393,24 @@ func (c *core) draining() bool {
 	c.drain.mu.Lock()
 	defer c.drain.mu.Unlock()
 	return c.drain.drained != nil
+}
+
+// checkDrained closes the channel of Drain when nothing runs.
+func (c *core) checkDrained() {
+	c.drain.mu.Lock()
+	defer c.drain.mu.Unlock()
+	if c.drain.settled && c.States()[statefs.Running] == 0 && !isClosed(c.drain.drained) {
+		close(c.drain.drained)
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // repeat calls do at intervals from when the daemon is ready, until do returns false or ctx ends.

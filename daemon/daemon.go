@@ -4,101 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"os"
 	"slices"
-	"strconv"
+	"strings"
 	"sync"
 	"time"
 
-	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/daemon/alarm"
-	"github.com/jobdir/jobdir/daemon/breaker"
-	"github.com/jobdir/jobdir/daemon/events"
-	"github.com/jobdir/jobdir/daemon/history"
+	"github.com/jobdir/jobdir/daemon/delivery"
 	"github.com/jobdir/jobdir/daemon/keeper"
 	"github.com/jobdir/jobdir/daemon/lanes"
 	"github.com/jobdir/jobdir/daemon/submit"
+	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/daemon/trigger"
 	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 	"github.com/jobdir/jobdir/statefs/watch"
 )
-
-// Config configures a daemon. Owner, Catalog, History and Intake are required; every other field has a default.
-type Config struct {
-	// Owner is the storage directory with its lock held. The daemon does not release the lock.
-	Owner *statefs.Owner
-	// Catalog supplies the job definitions for schedules, follow-ups and inbox submits. A submitted
-	// operation uses the definition stored with it, and the catalog only if its record names none.
-	Catalog *catalog.Catalog
-	// Handlers are the Go functions that job definitions may name.
-	Handlers Handlers
-	// Logger receives log messages; nil discards them.
-	Logger *slog.Logger
-	// Keepers run the commands, which then outlive the daemon. The daemon does not close them. If
-	// Keepers is nil, commands are children of this process and are interrupted when it ends.
-	Keepers *keeper.Pool
-	// Grace is the time between SIGTERM and SIGKILL for jobs that do not set one. Default 10 s.
-	Grace time.Duration
-	// CrashLimit is how often work may die, for jobs that do not set a limit. Zero fields take
-	// their value from catalog.DefaultCrashLimit.
-	CrashLimit catalog.CrashLimit
-	// StallAfter is the time without a sign of life after which work is shown as stalled, for jobs
-	// that do not set one. Default 0: never.
-	StallAfter time.Duration
-	// SweepInterval is the time between two sweeps. Default 60 s.
-	SweepInterval time.Duration
-	// Lanes configures the lanes by name. statefs.DefaultLane always exists.
-	Lanes map[string]LaneConfig
-	// Limits are the capacities of the limits by name.
-	Limits map[string]int
-	// Ageing is the waiting time that counts as much as one point of priority; 0: only priority
-	// counts.
-	Ageing time.Duration
-	// MaxQueued is how many operations may wait to start before Admit refuses more; 0: no bound.
-	MaxQueued int
-	// Environ returns the environment that commands inherit. It is called at each start. Default
-	// os.Environ.
-	Environ func() []string
-	// Watch adjusts how jobs/ is watched; the zero value suits production.
-	Watch watch.Options
-	// History is the index of ended operations. The daemon runs it and does not close it.
-	History *history.Store
-	// Intake takes the submits. It is notified of every live operation, of every end, and when all live
-	// operations are known.
-	Intake *submit.Intake
-	// Retention is how long ended operations are kept; the zero value keeps them forever.
-	Retention history.Retention
-	// Events is the log to which the daemon publishes events. The daemon does not close it; may be
-	// nil.
-	Events *events.Log
-	// Outbox are the settings of deliveries; the zero value suits production.
-	Outbox OutboxSettings
-}
-
-func (c *Config) setDefaults() error {
-	if c.Owner == nil || c.Catalog == nil || c.History == nil || c.Intake == nil {
-		return errors.New("daemon: Owner, Catalog, History and Intake are required")
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	if c.Grace == 0 {
-		c.Grace = keeper.DefaultGrace
-	}
-	c.CrashLimit = c.CrashLimit.Or(catalog.DefaultCrashLimit)
-	if c.SweepInterval == 0 {
-		c.SweepInterval = time.Minute
-	}
-	if c.Grace < 0 || c.SweepInterval < 0 || c.StallAfter < 0 {
-		return errors.New("daemon: Grace, SweepInterval and StallAfter must not be negative")
-	}
-	if c.Environ == nil {
-		c.Environ = os.Environ
-	}
-	return nil
-}
 
 // Daemon decides what runs, runs it, and repairs the storage directory after a crash. See the
 // package comment. Its parts are in layers: each uses only those above it in this list.
@@ -119,6 +41,37 @@ type Daemon struct {
 	*sweeper
 
 	files *watch.Files // the logs of commands that run
+}
+
+// newParts returns a daemon whose parts know each other.
+func newParts(config Config) *Daemon {
+	c := &core{
+		startedAt: time.Now(), config: config, committer: committer{config.Owner}, history: config.History,
+		logger: config.Logger,
+	}
+	c.fatal, c.ready, c.stopped = make(chan error, 1), make(chan struct{}), make(chan struct{})
+	p := &publisher{core: c}
+	c.live.Subscribe(p.publish)
+	c.live.Subscribe(c.waitFollowers.forgetLogged)
+	w := &waits{core: c, publisher: p}
+	m := &markers{core: c, strayFiles: strayFiles{came: make(chan struct{}, 1)}}
+	e := &ends{core: c}
+	s := &starts{core: c, publisher: p, ends: e}
+	o := &optional{core: c, starts: s}
+	f := &finisher{core: c, publisher: p, ends: e, starts: s, optional: o}
+	q := &requests{core: c, ends: e, starts: s}
+	dc := &decisions{core: c, markers: m, ends: e, starts: s, optional: o, finisher: f, requests: q}
+	dc.effects = dc.makeEffects()
+	r := &reconciler{
+		core: c, publisher: p, waits: w, markers: m, ends: e, starts: s, optional: o, decisions: dc,
+		failing: failingOperations{logger: config.Logger, byID: make(map[statefs.ID]*failingEntry)},
+	}
+	k := &retention{core: c, ends: e}
+	return &Daemon{
+		core: c, publisher: p, waits: w, markers: m, ends: e, starts: s, optional: o, finisher: f, requests: q,
+		decisions: dc, reconciler: r, recovery: &recovery{core: c, markers: m, ends: e, starts: s}, retention: k,
+		sweeper: &sweeper{core: c, publisher: p, markers: m, ends: e, retention: k},
+	}
 }
 
 // New prepares a daemon and starts to watch the storage. It changes nothing; Run does.
@@ -221,6 +174,15 @@ func (d *Daemon) Run(ctx context.Context) error {
 	return err
 }
 
+func (d *Daemon) newDeliveries() (*delivery.Deliveries, error) {
+	c := &d.config
+	return delivery.New(delivery.Config{
+		Owner: c.Owner, Events: c.Events, Logger: c.Logger, Watch: c.Watch, Settings: c.Outbox,
+		AwaitReady: d.awaitReady, Fail: d.fail, Definition: d.storedDefinition, Job: d.jobOfEnded, Ended: d.withEndedRecord,
+		Amend: func(rec *statefs.Record) error { return d.commit(rec.ID, change{rec: rec}, amendEnd) },
+	})
+}
+
 func (d *Daemon) watcherEnded(what string, err error) {
 	if err != nil {
 		d.fail(fmt.Errorf("the watch of %s ended: %w", what, err))
@@ -303,6 +265,16 @@ func (d *Daemon) rescan() {
 	}
 }
 
+// syncBatches syncs the records that batch submits have not synced yet. It is called once recovery has restored
+// what a power cut destroyed of them.
+func (d *Daemon) syncBatches() (again bool) {
+	err := d.owner.Batches.Settle(time.Now().Add(-d.config.SweepInterval))
+	if d.failOnSyncError(err) != nil {
+		d.logger.Warn("records of batch submits not synced, retrying at the next sweep", "error", err)
+	}
+	return true
+}
+
 // stop interrupts the work that runs, or leaves it to the keepers, and waits for all reconciles and
 // runs.
 func (d *Daemon) stop() {
@@ -370,22 +342,6 @@ func (d *Daemon) finishLastRuns() {
 // Ready returns a channel that is closed once recovery is done and the daemon carries out requests.
 func (d *Daemon) Ready() <-chan struct{} { return d.ready }
 
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
-// drain is the state of Drain: no work starts, and the daemon waits for the work that runs.
-type drain struct {
-	mu      sync.Mutex
-	drained chan struct{} // closed when nothing runs; nil until Drain is called
-	settled bool          // no reconcile runs that started before Drain and may start work
-}
-
 // Drain makes the daemon start no more work; new submits wait for the next daemon. The returned
 // channel is closed when nothing runs: all work has ended or is paused. The daemon continues to
 // serve requests.
@@ -405,69 +361,96 @@ func (d *Daemon) Drain() <-chan struct{} {
 	return drained
 }
 
-// checkDrained closes the channel of Drain when nothing runs.
-func (c *core) checkDrained() {
-	c.drain.mu.Lock()
-	defer c.drain.mu.Unlock()
-	if c.drain.settled && c.States()[statefs.Running] == 0 && !isClosed(c.drain.drained) {
-		close(c.drain.drained)
-	}
+// countWaiting returns how many operations wait for their time, their turn or their next attempt:
+// all that will start by themselves. Operations that a person must release (paused, failed_manual)
+// do not count.
+func (d *Daemon) countWaiting() int {
+	states := d.States()
+	return states[statefs.Queued] + states[statefs.Scheduled] + states[statefs.FailedRetryable]
 }
 
-// The types of handlers, so that a program with handlers imports this package only.
-type (
-	// Handler is Go code that does the work of a job.
-	Handler = work.Handler
-	// Handlers maps the names that definitions use to handlers.
-	Handlers = work.Handlers
-	// Op is the operation as its handler sees it.
-	Op = work.Op
-	// Item is one unit of work of a run.
-	Item = work.Item
-	// AttemptError is a handler's error that also determines what happens next.
-	AttemptError = work.AttemptError
-)
+// retryAfterFull is when to retry after the queue was full.
+const retryAfterFull = 5 * time.Second
 
-// The causes with which work is ended early. A handler gets them from context.Cause.
-var (
-	// ErrCancelled means that the operation was cancelled.
-	ErrCancelled = work.ErrCancelled
-	// ErrInterrupted means that the daemon stops; the operation continues when the daemon starts again.
-	ErrInterrupted = work.ErrInterrupted
-)
+// Admit refuses new operations; a list is refused as a whole. It returns a *submit.OptionError for
+// an unknown lane or limit, and a *submit.BusyError for a closed lane or a full queue.
+func (d *Daemon) Admit(drafts []*statefs.Record) error {
+	if err := d.Lanes.Check(drafts); err != nil {
+		return err
+	}
+	q, most := &d.queueQuota, d.config.MaxQueued
+	if most == 0 {
+		return nil
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if waiting := d.countWaiting() + len(q.admitted); waiting+len(drafts) > most {
+		text := fmt.Sprintf("The queue is full: %d operations wait, and max_queued is %d", waiting, most)
+		if len(drafts) > 1 {
+			text += fmt.Sprintf("; these would be %d more", len(drafts))
+		}
+		return &submit.BusyError{Text: text, Full: true, RetryAfter: retryAfterFull}
+	}
+	if q.admitted == nil {
+		q.admitted = make(map[statefs.ID]struct{}, len(drafts))
+	}
+	for _, rec := range drafts {
+		q.admitted[rec.ID] = struct{}{}
+	}
+	return nil
+}
 
-// ErrDetach is the cause with which the context of Daemon.Run ends if commands are to continue
-// without the daemon.
-var ErrDetach = errors.New("the daemon stops and leaves its commands running")
-
-// RetryAfter wraps err as a failure that is worth a retry, after a wait of at least 1 ms.
-func RetryAfter(err error, wait time.Duration) error { return work.RetryAfter(err, wait) }
-
-// NeedsPerson wraps err as a failure that only a person can fix: the operation becomes
-// failed_manual.
-func NeedsPerson(err error) error { return work.NeedsPerson(err) }
-
-// What a lane is configured with.
-type (
-	// LaneConfig is the configuration of a lane.
-	LaneConfig = lanes.LaneConfig
-	// BreakerConfig says when a lane pauses itself.
-	BreakerConfig = breaker.Settings
-)
-
-// reportToBreaker reports the end of an operation's run to the breaker of its lane, with the class of
-// its failure.
-func (f *finisher) reportToBreaker(op *operation, class catalog.Class) {
-	v, names, exit := lanes.NoVerdict, []string(nil), ""
-	switch {
-	case op.endCause == statefs.CauseDone:
-		v = lanes.Success
-	case op.rec.Error != nil && class != catalog.ClassWarn:
-		v, names = lanes.Failure, []string{op.rec.Error.Code, string(class)}
-		if op.rec.ExitCode != nil && *op.rec.ExitCode != 0 {
-			exit = strconv.Itoa(*op.rec.ExitCode)
-			names = append(names, exit)
+// Stats returns the statistics of all configured lanes and of all lanes that ever had an operation.
+// It does not visit the operations either.
+func (d *Daemon) Stats() api.LiveStats {
+	s := api.LiveStats{At: d.owner.Now(), WindowSeconds: tally.WindowSeconds}
+	s.Lanes, s.All = d.live.Counters().Lanes(s.At)
+	for _, set := range d.admission.Lanes() {
+		i, known := slices.BinarySearchFunc(s.Lanes, set.Name,
+			func(l api.LaneStats, name string) int { return strings.Compare(l.Name, name) })
+		if !known {
+			s.Lanes = slices.Insert(s.Lanes, i, api.LaneStats{Name: set.Name, States: map[statefs.State]int{}, Ages: api.Ages{}})
+		}
+		s.Lanes[i].Held = set.Paused
+		if set.Known && set.Capacity >= 0 {
+			s.Lanes[i].Capacity = &set.Capacity
 		}
 	}
-	f.Lanes.RunEnded(laneOf(op.rec), op.id(), v, exit, names...)
+	return s
 }
+
+// Health returns the health report. It may be called at any time. It also checks whether the
+// watched folder is still the one in the storage, because some ways to lose it cause no event, and
+// ends the daemon if it is not.
+func (d *Daemon) Health() api.Health {
+	h := api.Health{
+		Draining: d.draining(), Watch: api.WatchMode(d.dir.Mode()), Live: d.States(),
+		FailingOperations: d.failing.list(),
+	}
+	if d.config.Keepers != nil {
+		for _, s := range d.config.Keepers.Silent() {
+			h.FailingOperations = append(h.FailingOperations,
+				api.FailingOperation{Error: fmt.Sprintf("keeper %d (PID %d) does not answer: continue it (kill -CONT %d) or kill it",
+					s.Keeper, s.PID, s.PID), Since: s.Since, Tries: 1})
+		}
+	}
+	h.Ready = isClosed(d.ready) && !d.stopping.Load()
+	if gone, is := errors.AsType[*watch.GoneError](d.dir.Check()); is && h.Ready {
+		h.Ready = false
+		d.fail(gone)
+	}
+	stats := d.dir.Stats()
+	h.Counters = map[string]uint64{
+		"transitions": d.counters.transitions.Load(), "requests": d.counters.requests.Load(),
+		"finished": d.counters.finished.Load(),
+		"rescans":  d.counters.rescans.Load(), "sweeps": d.counters.sweeps.Load(), "swept": d.counters.swept.Load(),
+		"put_back": d.counters.putBack.Load(), "failed_looks": d.counters.failedReconciles.Load(),
+		"events": stats.Events, "unknown_names": stats.Unknown, "overflows": stats.Overflows,
+		"ignored_files": d.countIgnored(),
+	}
+	return h
+}
+
+// DiskFailed ends the daemon because of a disk error that occurred outside of it, such as a failed
+// sync during a submit. After such an error the contents of the disk are unknown.
+func (d *Daemon) DiskFailed(err error) { d.fail(err) }

@@ -1,28 +1,11 @@
 package daemon
 
 import (
-	"errors"
-	"fmt"
+	"sync"
 	"time"
 
-	"github.com/jobdir/jobdir/catalog/param"
-	"github.com/jobdir/jobdir/daemon/decide"
-	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 )
-
-// deadlines are the deadlines of an operation, as durations since the daemon started; 0 for none.
-// attempt and queue are valid for the state that the operation entered at since. expiry is the same
-// in every state.
-type deadlines struct {
-	state                  statefs.State
-	since                  time.Time
-	known                  bool // expiry has been computed
-	attempt, queue, expiry time.Duration
-}
-
-// anySet reports whether a deadline is set, which only the memory of this daemon contains.
-func (t *deadlines) anySet() bool { return t.attempt > 0 || t.queue > 0 || t.expiry > 0 }
 
 // remainingWait returns the rest of a wait or limit of the given length that ends at until. The
 // clock may have been set since it began, so the rest is never more than the whole and never
@@ -83,48 +66,40 @@ func (c *core) setAlarm(op *operation) {
 	c.alarms.Set(op.id(), at, after)
 }
 
-// isDue reports whether the time has come for which an operation waits. A time of day has come when
-// the clock shows it. The wait between two attempts also ends if the clock was set back.
-func (s *starts) isDue(op *operation) bool {
-	t := s.deadlinesOf(op)
-	due := op.rec.DueAt
-	return due == nil || !due.After(s.owner.Now()) || t.attempt > 0 && t.attempt <= s.uptime()
+const (
+	// maxCorrection is how far the clock may be set forward between two calls without counting as a jump.
+	maxCorrection = time.Minute
+	// jumpTrustDelay is how long the clock must stay ahead after a jump before it is believed.
+	jumpTrustDelay = 24 * time.Hour
+)
+
+// retentionClock decides what has expired. It follows the clock of the machine, but ignores a
+// forward jump for a day: otherwise everything would expire, and be deleted, before a person sets
+// the clock right. A backward jump is believed: it only keeps things longer.
+//
+// A jump is noticed by comparison with the uptime of the daemon, which no setting of the clock
+// changes. Jumps before the daemon started go unnoticed. A sleep of the machine counts as a jump, so
+// after it things expire a day later.
+type retentionClock struct {
+	mu        sync.Mutex
+	startedAt time.Time // when the daemon started, by the believed clock; zero before the first call
+	jumped    bool
+	jumpedAt  time.Duration // the uptime when the jump was noticed
 }
 
-// expiredLimit returns which limits of an operation have expired, and the error that this is; nil for none.
-func (e *ends) expiredLimit(op *operation) (expired decide.LimitExpired, fault *statefs.Fault) {
-	t, ran := e.deadlinesOf(op), e.uptime()
-	over := func(limit time.Duration) bool { return limit > 0 && limit <= ran }
-	expired = decide.LimitExpired{Deadline: over(t.expiry), Queue: over(t.queue)}
-	if expired == (decide.LimitExpired{}) {
-		return expired, nil
+// now returns the time for retention decisions. clock is the time of the machine, ran the uptime of
+// the daemon.
+func (s *retentionClock) now(clock time.Time, ran time.Duration) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	began := clock.Round(0).Add(-ran) // without the monotonic reading
+	ahead := began.Sub(s.startedAt)
+	switch {
+	case s.startedAt.IsZero(), ahead <= maxCorrection, s.jumped && ran-s.jumpedAt >= jumpTrustDelay:
+		s.startedAt, s.jumped = began, false
+		return clock
+	case !s.jumped:
+		s.jumped, s.jumpedAt = true, ran
 	}
-	def, err := e.storedDefinition(op.rec)
-	if err != nil {
-		return expired, nil
-	}
-	if expired.Deadline {
-		return expired, &statefs.Fault{Code: "deadline_exceeded", Message: fmt.Sprintf("it has not ended within its deadline of %s",
-			param.FormatDuration(def.Deadline))}
-	}
-	return expired, &statefs.Fault{
-		Code: "queue_timeout",
-		Message: fmt.Sprintf("it waited in the queue for longer than its queue_timeout of %s",
-			param.FormatDuration(def.QueueTimeout)),
-	}
-}
-
-// endExpired ends the work of an operation, one of whose limits has expired.
-func (e *ends) endExpired(op *operation, x seen, _ decide.Answer) error {
-	op.run.End(&work.Error{Code: x.fault.Code, Err: errors.New(x.fault.Message)})
-	return nil
-}
-
-// expire ends an operation without work, one of whose limits has expired.
-func (e *ends) expire(op *operation, x seen, answer decide.Answer) error {
-	if op.rec.Error == nil || op.rec.Error.Code != x.fault.Code { // on a full disk this code runs again
-		e.logLine(op, "  ERROR: "+x.fault.Message)
-	}
-	op.rec.Error, op.rec.Reason = x.fault, ""
-	return e.finishAs(op, answer.Cause)
+	return s.startedAt.Add(ran)
 }

@@ -6,7 +6,7 @@
 //	                                │ one effect                             │
 //	      ┌───────────────┬─────────┴─────────┬──────────────────┬───────────┤
 //	   a marker       a request          work ended        a time came    a start
-//	  markers.go     requests.go          finish.go       deadlines.go   begin.go
+//	  markers.go     requests.go          finish.go          end.go         begin.go
 //	      │               │                   │                  │           │
 //	      └───────────────┴─────────┬─────────┴──────────────────┘           ▼
 //	                                ▼                                  work.Run: a goroutine with a gate
@@ -15,23 +15,28 @@
 // # Layers
 //
 // The daemon is made of parts, each a type with fields of its own. A part calls only the parts below it, and
-// core.go connects them:
+// newParts in daemon.go connects them. Each part has files of its own. The lines attempts, queues and
+// operations are no parts: they have what several parts use. A file uses only its own line and the lines
+// below it:
 //
-//	Daemon       starts and stops the parts          daemon.go
-//	sweeper      the whole storage, at intervals     sweep.go
-//	recovery     the storage at a start              recover.go
-//	retention    deletes ended operations            retention.go
-//	reconciler   the files of one ID against memory  reconcile.go, adopt.go
-//	decisions    observes, has it judged, acts       reconcile.go
-//	requests     carries out requests                requests.go, step_actions.go
-//	finisher     the end of a run, and after it      attempts.go, restart.go, finish.go
-//	optional     optional steps                      optional_step.go
-//	starts       begins runs                         begin.go, steps.go
-//	ends         makes operations end                finish.go, deliveries.go
-//	markers      the names in jobs/                  markers.go, stray_files.go
-//	waits        why operations wait                 waits.go
-//	publisher    events                              publish.go
-//	core         the operations and their commit     core.go, commit.go, operation.go, live.go
+//	Daemon      starts and stops the parts             daemon.go
+//	sweeper     the whole storage, at intervals        sweep.go
+//	recovery    the storage at a start                 recover.go
+//	retention   deletes ended operations               retention.go
+//	reconciler  the files of one ID against memory     reconcile.go, adopt.go
+//	decisions   observes, has it judged, acts          decisions.go, carry_out.go
+//	requests    carries out requests                   requests.go, step_actions.go
+//	finisher    the end of a run, and after it         finish.go
+//	optional    optional steps                         optional_step.go
+//	starts      begins runs                            begin.go, steps.go
+//	ends        makes operations end                   end.go
+//	attempts    which failures are retried, and when   attempts.go
+//	markers     the names in jobs/                     markers.go, stray_files.go
+//	waits       why operations wait                    waits.go
+//	publisher   events                                 publish.go
+//	core        transitions, their commit, deadlines   core.go, commit.go, deadlines.go
+//	queues      what starts, what is reconciled next   admission.go, expected.go, reconcile_queue.go
+//	operations  the operations, and what readers see   operation.go, live.go, config.go
 //
 // # The directory is the authority
 //

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"sync"
 
 	"github.com/jobdir/jobdir/daemon/decide"
 	"github.com/jobdir/jobdir/daemon/live"
@@ -61,31 +62,6 @@ func expectations(recs []*statefs.Record) []*live.Snapshot {
 		}
 	}
 	return all
-}
-
-// expectBatch expects all operations of a list that another process submits, when the daemon takes
-// over the first of them. It reads them from the list's file. If that file is gone, all operations
-// of the list are already visible.
-func (rc *reconciler) expectBatch(rec *statefs.Record) error {
-	if rec.Batch == nil || rec.ID.PID() == os.Getpid() || rec.Starts > 0 || !isClosed(rc.ready) {
-		return nil
-	}
-	rc.batchMu.Lock()
-	defer rc.batchMu.Unlock()
-	if rc.live.Announced(rec.ID) {
-		return nil
-	}
-	ids, err := rc.owner.Batches.IDs(*rec.Batch)
-	var recs []*statefs.Record
-	for _, id := range ids {
-		if !rc.manages(id) {
-			recs = append(recs, &statefs.Record{ID: id})
-		}
-	}
-	if len(recs) > 1 {
-		rc.live.Announce(expectations(recs)...)
-	}
-	return err
 }
 
 // noteForeign records operations that an event reported, before any of them is reconciled.
@@ -190,4 +166,25 @@ func (a *admission) overdue(announced []statefs.ID) (late []statefs.ID) {
 	}
 	a.late = now
 	return late
+}
+
+// queueQuota limits how many operations wait. A submit counts from the moment it is admitted, so that concurrent
+// submits cannot exceed the limit together.
+type queueQuota struct {
+	mu sync.Mutex // held while an admitted draft enters the table, which then counts it
+	// admitted holds the drafts that were admitted, until they are announced or withdrawn.
+	admitted map[statefs.ID]struct{}
+}
+
+// settle calls count, which counts drafts as waiting or gives them up, and releases their places.
+func (q *queueQuota) settle(count func(), drafts ...*statefs.Record) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	count()
+	for _, rec := range drafts {
+		delete(q.admitted, rec.ID)
+	}
+	if len(q.admitted) == 0 {
+		q.admitted = nil // an emptied map keeps the memory of a long list
+	}
 }

@@ -3,32 +3,18 @@ package daemon
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"sync/atomic"
+	"strconv"
+	"time"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/catalog/param"
 	"github.com/jobdir/jobdir/daemon/decide"
-	"github.com/jobdir/jobdir/daemon/delivery"
-	"github.com/jobdir/jobdir/daemon/effect"
-	"github.com/jobdir/jobdir/daemon/trigger"
+	"github.com/jobdir/jobdir/daemon/lanes"
 	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/files"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
-
-// ends makes operations end: it seals the log, records the end, and starts what follows from it.
-type ends struct {
-	*core
-
-	// Deliveries brings results to targets.
-	Deliveries *delivery.Deliveries
-	// Trigger submits by schedule, from new/, and what follows.
-	Trigger *trigger.Trigger
-	// detachedCount is how many operations continue without the daemon.
-	detachedCount atomic.Int64
-}
 
 // finisher records the end of a run, and what follows it: another attempt, or the end of the operation.
 type finisher struct {
@@ -37,33 +23,6 @@ type finisher struct {
 	ends      *ends
 	starts    *starts
 	optional  *optional
-}
-
-// endOf returns how a run ended.
-func endOf(r *work.Run) decide.WorkEnded {
-	cause := r.EndCause()
-	_, err := failureOf(r)
-	o := decide.WorkEnded{
-		Detached:    r.Detached(),
-		Interrupted: errors.Is(cause, ErrInterrupted) || errors.Is(cause, work.ErrDetached),
-		ByCancel:    r.EndedByCancel(),
-		Failed:      err != nil, StallCancels: errors.Is(err, work.ErrStalled) && r.Def().OnStall == catalog.StallCancel,
-	}
-	if !r.Outcome().EndedByItself() {
-		o.EndedBy = work.CauseOf(cause)
-	}
-	return o
-}
-
-// failureOf returns why a run failed, nil if it did not. It is partial if only items failed, which does not make the
-// operation failed.
-func failureOf(r *work.Run) (partial bool, err error) {
-	err = r.Outcome().Err
-	byItself := r.Outcome().EndedByItself()
-	if ended, ok := errors.AsType[*work.Error](r.EndCause()); ok && !(finalCodes[ended.Code] && byItself) {
-		err = ended // the daemon ended it: the log grew too large or cannot be written
-	}
-	return r.Failure(err)
 }
 
 // noteEnd records the end of a run that has not failed, or was ended.
@@ -84,8 +43,56 @@ func (f *finisher) noteStalledEnd(op *operation, answer decide.Answer) error {
 	op.rec.Attempts++
 	op.rec.Reason = "stalled"
 	f.logLine(op, "  Stalled: "+failed.Message+", stopping...")
-	op.rec.Error = f.optional.addLastLine(op.run, op.rec, failed, failed, op.run.LastLine())
+	op.rec.Error = addLastLine(op.run, op.rec, failed, failed, op.run.LastLine(), f.owner.Now())
 	f.setEndCause(op, answer.Cause, "")
+	return nil
+}
+
+// recordPhase writes the record at once when the phase changed: a phase is a milestone, unlike a
+// number that changes every second. It also records the PID of a command, once the command has run
+// for some time, so that short commands do not cost a write.
+func (f *finisher) recordPhase(op *operation) error {
+	pid, settled := op.run.PID()
+	if (!settled || op.rec.PID == pid) && op.run.PhaseRecorded(op.rec) {
+		return nil
+	}
+	if !op.unrecordedStart.IsZero() {
+		return f.starts.recordStart(op)
+	}
+	op.copyProgress()
+	return f.commit(op.id(), change{rec: op.rec}, writeRecord)
+}
+
+// recordStall records that the work has stalled or moves again.
+func (f *finisher) recordStall(op *operation) error {
+	if op.rec.StalledAt != nil {
+		op.rec.StalledAt = nil
+		f.logger.Info("work moves again", "id", op.id())
+	} else {
+		now := f.owner.Now()
+		op.rec.StalledAt = &now
+		f.logger.Warn("work stalled: no output and no progress", "id", op.id(), "for", op.run.StallAfter(),
+			"action", op.run.Def().OnStall)
+	}
+	op.copyProgress()
+	if err := f.commit(op.id(), change{rec: op.rec}, writeRecord); err != nil {
+		return err
+	}
+	f.publishRecord(op)
+	f.publisher.publishStall(op.rec)
+	// This is no transition, so touch the marker: programs that watch the operation then read it again.
+	if err := f.commit(op.id(), change{to: op.state}, touchMarker); err != nil {
+		f.logger.Warn("marker not touched: watchers of jobs/ notice late that work stalled or moves again", "id", op.id(), "error", err)
+	}
+	return nil
+}
+
+// endStalled records that the work has stalled, and ends it.
+func (f *finisher) endStalled(op *operation) error {
+	if err := f.recordStall(op); err != nil {
+		return err
+	}
+	op.run.End(&work.Error{Code: "stalled", Err: fmt.Errorf("%w for %s", work.ErrStalled, op.run.StallAfter())})
 	return nil
 }
 
@@ -97,7 +104,7 @@ func (f *finisher) noteFailedEnd(op *operation) error {
 	before, line := op.rec.Error, op.run.LastLine()
 	cause, class := f.noteFailedAttempt(op, err, partial)
 	if op.rec.Error != nil {
-		op.rec.Error = f.optional.addLastLine(op.run, op.rec, op.rec.Error, before, line) // the log has that line already
+		op.rec.Error = addLastLine(op.run, op.rec, op.rec.Error, before, line, f.owner.Now()) // the log has that line already
 	}
 	f.setEndCause(op, cause, class)
 	return nil
@@ -111,13 +118,6 @@ func (f *finisher) setEndCause(op *operation, cause statefs.Cause, class catalog
 	if op.run.Step() != nil {
 		f.applyStepEnd(op.rec, op.run, op.endCause)
 	}
-}
-
-func fault(err error) *statefs.Fault {
-	if w, ok := errors.AsType[*work.Error](err); ok {
-		return &statefs.Fault{Code: w.Code, Message: w.Error()}
-	}
-	return &statefs.Fault{Code: "failed", Message: err.Error()}
 }
 
 // finishInterrupted leaves an operation whose work ended with the daemon where the next daemon
@@ -158,303 +158,316 @@ func (f *finisher) giveUpInterrupted(op *operation, cause statefs.Cause) error {
 	return f.failCutOff(op, cause, withLine(cutOffText+", and the job does not let it begin again", op.run.LastLine()))
 }
 
-// detachOperation untracks an operation whose command continues under its keeper. The next daemon
-// finds it in its current state.
-func (e *ends) detachOperation(op *operation) error {
-	if op.copyProgress(); op.unsaved {
-		if err := e.persist(op); err != nil {
-			return err
+// reportToBreaker reports the end of an operation's run to the breaker of its lane, with the class of
+// its failure.
+func (f *finisher) reportToBreaker(op *operation, class catalog.Class) {
+	v, names, exit := lanes.NoVerdict, []string(nil), ""
+	switch {
+	case op.endCause == statefs.CauseDone:
+		v = lanes.Success
+	case op.rec.Error != nil && class != catalog.ClassWarn:
+		v, names = lanes.Failure, []string{op.rec.Error.Code, string(class)}
+		if op.rec.ExitCode != nil && *op.rec.ExitCode != 0 {
+			exit = strconv.Itoa(*op.rec.ExitCode)
+			names = append(names, exit)
 		}
-	} else if err := e.commit(op.id(), change{rec: op.rec}, writeRecord); err != nil {
-		return err
 	}
-	e.closeLog(op)
-	e.untrack(op)
-	e.detachedCount.Add(1)
-	return nil
+	f.Lanes.RunEnded(laneOf(op.rec), op.id(), v, exit, names...)
 }
 
-// finishAs ends an operation by cause. It syncs the log, writes and syncs the terminal record, and
-// then removes the marker.
-func (e *ends) finishAs(op *operation, cause statefs.Cause) error {
-	if cause != statefs.CauseMainDone && e.endOptionalSteps(op, func(r *work.Run) { r.End(ErrCancelled) }) {
-		return nil // called again when the optional steps have ended
+// noteFailedAttempt records in op.rec that a run failed with err, logs it, and returns the cause of
+// the operation's next transition, and the class of the failure. A run is partial when only items
+// failed, which does not make the operation failed.
+func (f *finisher) noteFailedAttempt(op *operation, err error, partial bool) (statefs.Cause,
+	catalog.Class,
+) {
+	rec, r := op.rec, op.run
+	before := rec.Error.Code // classOf may change the code
+	class := classOf(r, rec, err)
+	failed := attemptOf(r, rec.Error.Code, class, partial, before)
+	failed.Step = r.Step() != nil
+	at := r.Outcome().EndedAt(new(time.Time), f.owner.Now())
+	a := f.judgeAttempt(failed, r.Def(), runStartedAt(rec), at, &rec.Attempts, &rec.Backoff, &rec.DiedAt)
+	warns := class == catalog.ClassWarn
+	if !a.Counts && warns {
+		rec.Warnings++
 	}
-	if op.state == statefs.Trailing {
-		return e.endTrailing(op, cause)
+	if a.Effect == decide.PlanRetry {
+		a = f.planRetry(op, a, failed, err)
+	} else if a.Cause == statefs.CauseRescued {
+		a.Line = fmt.Sprintf("  Cut off: %s. It begins again.", rec.Error.Message)
 	}
-	now := e.owner.Now()
+	switch a.Cause { //nolint:exhaustive // other causes end the operation
+	case statefs.CauseDone:
+		rec.Error = nil
+	case statefs.CauseNeedsPerson:
+		rec.Reason = "manual"
+		if a.Crashed {
+			rec.Reason = crashReason(f.config.crashLimitOf(r.Def()))
+		}
+		rec.RedoFrom = r.Number() + 1
+	case statefs.CauseRescued, statefs.CauseRetryLater:
+		if a.Counts || warns {
+			rec.RedoFrom = r.Number() + 1
+		}
+	}
+	if a.Line == "" && a.Cause != statefs.CauseDone {
+		a.Line = attemptLine(rec, a)
+	}
+	if a.Line != "" {
+		f.logLine(op, a.Line)
+	}
+	return a.Cause, class
+}
+
+// attemptLine returns the log line of a failed attempt that is not retried automatically.
+func attemptLine(rec *statefs.Record, a decide.Answer) string {
+	if a.Cause != statefs.CauseNeedsPerson {
+		return "  ERROR: " + rec.Error.Message
+	}
+	if a.Crashed {
+		return crashLine(rec)
+	}
+	if len(rec.Steps) > 0 {
+		return needsPersonLine(rec, rec.CurrentStep())
+	}
+	return fmt.Sprintf("  ERROR: %s. A person must act: mend it, then 'jobdir retry %s', or 'jobdir cancel' it.",
+		rec.Error.Message, rec.ID)
+}
+
+// goOn detaches an operation from its failed run and makes the transition for cause; the operation
+// stays live. The record is durable before the marker is renamed and names the next state, so the
+// result of the attempt is neither lost nor counted twice.
+func (f *finisher) goOn(op *operation, cause statefs.Cause) error {
 	op.copyProgress()
-	if len(op.rec.Steps) > 0 && op.rec.Progress != nil {
-		op.rec.Progress = progressNow(op.rec, *op.rec.Progress)
-	}
-	var rep *work.Report
-	if op.run != nil && op.run.Step() == nil {
-		rep = op.run.Report()
-	} else {
-		rep = e.earlierReport(op)
-	}
-	rec := *op.rec // a copy, because this is repeated after a full disk
-	rec.FinishedAt = &now
-	if op.run != nil {
-		rec.FinishedAt = new(op.run.Outcome().EndedAt(rec.StartedAt, now))
-	}
-	rec.Processed, rec.FailedN = rep.Counts()
-	if err := decide.End(&rec, op.state, cause, now); err != nil {
+	return f.leaveRun(op, cause)
+}
+
+// leaveRun detaches an operation from its run and makes the transition for cause.
+func (f *finisher) leaveRun(op *operation, cause statefs.Cause) error {
+	if err := f.transition(op, cause); err != nil {
 		return err
 	}
-	if err := e.recordFollowUp(op, &rec, rep); err != nil {
+	return f.starts.finishRun(op)
+}
+
+// completeStep completes an awaited request between two steps.
+func (f *finisher) completeStep(op *operation, answer decide.Answer) error {
+	if err := f.ends.complete(op, answer); err != nil {
 		return err
 	}
-	if err := e.addDeliveries(op, &rec, rep); err != nil {
-		return err
+	return f.starts.finishRun(op)
+}
+
+// stayPaused detaches an operation from its run. It starts again once it is resumed and due. There is no cause if the
+// step of the run is done.
+func (f *finisher) stayPaused(op *operation, cause statefs.Cause) error {
+	if cause != "" {
+		op.copyProgress()
 	}
-	length, err := e.seal(op)
+	if cause == statefs.CauseRescued {
+		op.rec.Rescues++
+		now := f.owner.Now()
+		op.rec.DueAt = &now // DueAt records that the run is over
+	}
+	op.unsaved = true
+	return f.starts.finishRun(op)
+}
+
+// planRetry finds out when an operation can be tried again after a failed attempt, and returns the
+// cause of its next transition with the log line: retry later, with the time in the record; retry at
+// once; or no retry, because a time limit would be over by then.
+func (f *finisher) planRetry(op *operation, a decide.Answer, failed decide.AttemptFailed, err error) decide.Answer {
+	rec, now := op.rec, f.owner.Now()
+	maxAttempts := op.run.Def().Retry.MaxAttempts
+	what := fmt.Sprintf("Attempt %d of %d failed", rec.Attempts, maxAttempts)
+	if maxAttempts == catalog.UnboundedAttempts {
+		what = fmt.Sprintf("Attempt %d failed", rec.Attempts)
+	}
+	if failed.Class == catalog.ClassWarn {
+		what = fmt.Sprintf("Run %d came to nothing, which counts as no attempt", rec.Run)
+	}
+	rec.Backoff++
+	wait := retryDelay(op.run, err, failed.Class, rec.Backoff)
+	limit := f.exceededLimit(op, now, wait)
+	a.Cause = decide.Decide(f.snapshot(op), decide.RetryPlanned{
+		Partial: failed.Partial, Step: failed.Step, Exceeds: limit != "", Waits: wait > 0,
+	}, decide.Env{}).Cause
+	what = fmt.Sprintf("  %s: %s. It is tried again", what, rec.Error.Message)
+	switch {
+	case a.Cause == statefs.CauseDone:
+		a.Line = fmt.Sprintf("  %s. They are not done again: %s would be over by then.", rec.Error.Message, limit)
+	case limit != "":
+		a.Line = fmt.Sprintf("  ERROR: %s. It is not tried again: %s would be over by then.", rec.Error.Message, limit)
+	case a.Cause == statefs.CauseRescued:
+		a.Line = what + "."
+	default:
+		due := now.Add(wait)
+		rec.DueAt = &due
+		a.Line = fmt.Sprintf("%s in %s, at %s.", what, formatWait(wait), due.Format("2006-01-02 15:04:05"))
+	}
+	return a
+}
+
+// exceededLimit names the time limit of an operation that a retry after wait would exceed, "" for
+// none. It uses the retention clock, which does not follow a forward jump of the clock at once,
+// because the decision is final.
+func (f *finisher) exceededLimit(op *operation, now time.Time, wait time.Duration) string {
+	rec, def := op.rec, op.run.Def()
+	if rec.RetryUntil == nil && def.Retry.For > 0 {
+		until := now.Add(def.Retry.For - rec.ActiveTime(now))
+		rec.RetryUntil = &until
+	}
+	begins := f.retentionClock.now(now, f.uptime()).Add(wait)
+	switch t := f.deadlinesOf(op); {
+	case rec.RetryUntil != nil && begins.After(*rec.RetryUntil):
+		return "retry_for (" + param.FormatDuration(def.Retry.For) + ")"
+	case t.expiry > 0 && f.uptime()+wait >= t.expiry:
+		return "its deadline (" + param.FormatDuration(def.Deadline) + " from the submit)"
+	}
+	return ""
+}
+
+// formatWait formats a delay with the precision that people need.
+func formatWait(wait time.Duration) string {
+	switch {
+	case wait >= 10*time.Second:
+		return param.FormatDuration(wait.Round(time.Second))
+	case wait >= time.Second:
+		return wait.Round(100 * time.Millisecond).String()
+	}
+	return wait.Round(time.Millisecond).String()
+}
+
+// crashReason returns the reason for the record of an operation whose crash limit is used up.
+func crashReason(limit catalog.CrashLimit) string { return "crash_limit: " + crashText(limit) }
+
+// runStartedAt returns when the current run of an operation started.
+func runStartedAt(rec *statefs.Record) time.Time {
+	if at := rec.CurrentStep(); at != nil && at.StartedAt != nil {
+		return *at.StartedAt
+	}
+	if rec.StartedAt != nil {
+		return *rec.StartedAt
+	}
+	return rec.CreatedAt
+}
+
+// applyStepEnd records in a step how its run ended. It is called once per run, before the record is
+// written.
+func (f *finisher) applyStepEnd(rec *statefs.Record, r *work.Run, cause statefs.Cause) {
+	rec.Steps = steps.Clone(rec.Steps)
+	at := steps.Find(rec.Steps, r.StepName())
+	if at == nil {
+		return
+	}
+	at.EndedAt, at.LogTo = new(r.Outcome().EndedAt(at.StartedAt, f.owner.Now())), logSize(r.LogPath())
+	change, verdict := stepCauses[cause]
+	if !verdict {
+		change = steps.CauseCutOff
+	}
+	if change == steps.CauseDone {
+		at.Outputs, at.ErrorCode, at.ErrorMessage = r.Report().Members(r.Step().Outputs), "", ""
+	} else if rec.Error != nil {
+		at.ErrorCode, at.ErrorMessage = rec.Error.Code, rec.Error.Message
+	}
+	if change != steps.CauseDone && rec.RedoFrom == r.Number()+1 {
+		at.RedoFrom = rec.RedoFrom
+	}
+	if change == steps.CauseCutOff {
+		at.ErrorCode, at.ErrorMessage = "", ""
+	}
+	if err := at.Apply(change); err != nil {
+		f.logger.Error("the end of a step does not fit its status", "id", rec.ID, "step", at.Name, "error", err)
+	}
+}
+
+// stepCauses maps the cause of an operation's transition to that of its step; on any other cause
+// the step is cut off.
+var stepCauses = map[statefs.Cause]steps.Cause{
+	statefs.CauseDone: steps.CauseDone, statefs.CauseRetryLater: steps.CauseRetryLater,
+	statefs.CauseRescued:     steps.CauseRetryLater,
+	statefs.CauseNeedsPerson: steps.CauseNeedsPerson,
+}
+
+// handleCutOff moves an operation whose work was cut off to the state that the restart rule and the
+// crash limit of its job give. The record is durable before the marker moves, so that a crash in
+// between counts the death once.
+func (f *finisher) handleCutOff(op *operation) error {
+	rec := op.rec
+	cause := statefs.CauseRescued
+	if def, _, err := f.currentWork(rec); err == nil { // without a definition the start fails and reports it
+		now := f.owner.Now()
+		a := f.judgeAttempt(decide.AttemptFailed{CutOff: true, Uncounted: op.wasPaused()}, def, runStartedAt(rec), now,
+			&rec.Attempts, &rec.Backoff, &rec.DiedAt)
+		if a.Counts {
+			addFailedAttempt(rec, statefs.FailedAttempt{
+				Run: runNumber(rec), Step: currentStepName(rec), Code: work.CodeCutOff,
+				Message: f.starts.cutOffMessage(rec.ID, def, rec.CurrentStep(), cutOffText), At: now,
+			})
+			redoFailed(rec)
+		}
+		if cause = a.Cause; cause != statefs.CauseRescued {
+			return f.giveUpCutOff(op, cause, def)
+		}
+	}
+	cutOffStep(rec, f.owner.Now())
+	row, err := statefs.TransitionFrom(op.state, cause)
 	if err != nil {
 		return err
 	}
-	rec.LogBytes, rec.StalledAt = &length, nil
-	if rec.Resources != nil {
-		rec.Resources.OutputBytes = length
+	row.Order = statefs.RecordFirst
+	err = f.makeTransition(op, row)
+	if files.DiskFull(err) { // with a full disk the operation can still be controlled
+		op.rec.Rescues++
+		row.Order = statefs.MarkerFirst
+		return f.makeTransition(op, row)
 	}
-	rec.Footer = rep.Footer(&rec, filepath.Base(e.owner.ItemsPath(op.id())))
-	if rec.Trailing {
-		return e.beginTrailing(op, &rec)
-	}
-	if err := e.recordEnd(op, &rec); err != nil {
-		return err
-	}
-	if op.run != nil {
-		op.run.Acknowledge()
-	}
-	op.rec = &rec
-	op.state = rec.Status
-	e.counters.finished.Add(1)
-	e.logger.Info("finished", "id", rec.ID, "status", rec.Status, "result", rec.Result, "cause", cause)
-	e.untrack(op)
-	return e.cleanUp(op)
-}
-
-// seal syncs the log and returns its final length. Bytes that a process writes later, because it
-// could not be found and ended, do not count.
-func (e *ends) seal(op *operation) (int64, error) {
-	info, err := os.Stat(e.owner.LogPath(op.id()))
-	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil // the work never started
-	}
-	if err != nil {
-		return 0, fmt.Errorf("seal the log of %s: %w", op.id(), err)
-	}
-	if op.log != nil && e.owner.Durability() == statefs.Power && info.Size() > 0 {
-		if err := op.log.Open(); err != nil {
-			return 0, err // no SyncError: the disk did not fail
-		}
-		if err := op.log.Sync(); err != nil {
-			return 0, &files.SyncError{Path: e.owner.LogPath(op.id()), Err: err}
-		}
-	}
-	return info.Size(), nil
-}
-
-// cleanUp removes what a finished operation no longer needs.
-func (e *ends) cleanUp(op *operation) error {
-	e.closeLog(op)
-	var errs []error
-	for _, r := range op.unsettled() {
-		errs = append(errs, e.drop(op, r))
-	}
-	op.pendingRequests, op.awaiting = nil, nil
-	errs = append(errs, e.dropDoneRequests(op), e.owner.Output.RemoveEmptyLog(op.id(), ""))
-	e.waiters.Settle(op.id(), func(r effect.Request) (effect.Outcome, bool) { return outcomeOfEnd(r, op.rec), true })
-	if op.run == nil || op.run.Def().Work() != catalog.WorkHandler { // a handler has no scratch folder
-		errs = append(errs, files.RemoveFolder(work.ScratchFolder(e.owner.LogPath(op.id()))))
-	}
-	if op.run == nil { // otherwise the end of the run has done this
-		_ = os.Remove(e.owner.ArtifactsPath(op.id())) // fails unless the folder is empty
-	}
-	return errors.Join(errs...)
-}
-
-// earlierReport returns the report of an operation that ends without a run: the results of its
-// earlier runs. For an operation with steps it is that of all steps, with their outputs as the result.
-func (e *ends) earlierReport(op *operation) *work.Report {
-	rep, began := new(work.Report), op.rec.Starts > 0 || op.rec.RetryOf != nil
-	if len(op.rec.Steps) > 0 {
-		if began {
-			if err := rep.AddItems(e.owner, op.rec); err != nil {
-				e.logger.Error("item results are not in the footer", "id", op.id(), "error", err)
-			}
-		}
-		rep.AddOutputs(op.rec.Steps)
-		return rep
-	}
-	if !began {
-		return rep
-	}
-	def, params, err := e.definition(op.rec)
-	if err != nil || def.Work() != catalog.WorkItems {
-		return rep // a handler may have repeated its items in each run
-	}
-	rep.SetTotal(def.Total(params))
-	if err := rep.AddItems(e.owner, op.rec); err != nil {
-		e.logger.Error("item results of earlier runs are not in the footer", "id", op.id(), "error", err)
-	}
-	return rep
-}
-
-// An operation has ended when its required steps are done: the record is terminal with trailing
-// set, the index holds it, and waiting clients get the result. Its marker is trailing until the
-// last optional step has ended.
-//
-//	record: completed, trailing ─▶ sync ─▶ index ─▶ rename to ID.trailing ─▶ ...
-//	... ─▶ record: all done ─▶ sync ─▶ remove the marker
-//
-// The record is written first, so after a crash it decides what happens to the marker (statefs.FinishingOptional).
-
-// finishRequiredSteps ends an operation whose required steps are done.
-func (s *starts) finishRequiredSteps(op *operation, x seen, _ decide.Answer) error {
-	def := x.ahead.def
-	noteMilestone(op.rec, def)
-	op.rec.Reason, op.rec.Error = "", nil
-	if len(op.optionalSteps) > 0 || def.Graph().HasUnfinishedOptional(op.rec.Steps) {
-		return s.ends.finishAs(op, statefs.CauseMainDone)
-	}
-	return s.ends.finishAs(op, statefs.CauseDone)
-}
-
-// beginTrailing makes an end durable while optional steps continue.
-func (e *ends) beginTrailing(op *operation, rec *statefs.Record) error {
-	from := op.state
-	if err := e.recordEnd(op, rec); err != nil {
-		return err
-	}
-	ended := op.run
-	op.rec, op.run, op.endCause, op.unsaved = rec, nil, "", false
-	e.counters.finished.Add(1)
-	e.logger.Info("finished; optional steps continue", "id", rec.ID, "result", rec.Result, "from", from)
-	e.setState(op, statefs.Trailing)
-	e.releaseWaiters(op)
-	e.closeLog(op)
-	e.committed(op)
-	e.reconcileQueue.enqueue(op.id())
-	if ended != nil {
-		return errors.Join(e.dropDoneRequests(op), ended.Forget())
-	}
-	return e.dropDoneRequests(op)
-}
-
-// trail runs the optional steps of a trailing operation, and ends it when there are no more.
-func (dc *decisions) trail(op *operation) error {
-	if err := dc.optional.beginOptionalSteps(op); err != nil {
-		return err
-	}
-	optional := decide.OptionalSeen{Running: len(op.optionalSteps) > 0}
-	if !optional.Running {
-		def, err := dc.storedDefinition(op.rec)
-		if isTransient(err) {
-			return err
-		}
-		optional.Unfinished = err == nil && def.Graph().HasUnfinishedOptional(op.rec.Steps)
-	}
-	_, err := dc.judge(op, seen{Observation: optional})
 	return err
 }
 
-// endTrailing ends a trailing operation.
-func (e *ends) endTrailing(op *operation, cause statefs.Cause) error {
-	rec := *op.rec
-	if err := decide.EndTrailing(&rec, cause, e.owner.Now()); err != nil {
-		return err
+// giveUpCutOff ends an operation whose work was cut off and does not begin again, or leaves it to a
+// person.
+func (f *finisher) giveUpCutOff(op *operation, cause statefs.Cause, def *catalog.Definition) error {
+	message := cutOffText
+	switch {
+	case cause == statefs.CauseNeedsPerson:
+		redoFailed(op.rec)
+		op.rec.Reason = crashReason(f.config.crashLimitOf(def))
+	case def.Restart() == catalog.RestartFail:
+		message += ", and the job does not let it begin again"
+	default:
+		message += fmt.Sprintf(", and its attempts (%d) are used up", def.Retry.MaxAttempts)
 	}
-	if len(rec.Artifacts) == 0 {
-		rec.Artifacts = work.ListArtifacts(e.owner.ArtifactsPath(op.id()))
-	}
-	if err := e.commit(op.id(), change{rec: &rec, from: op.state}, writeEnd, removeMarker); err != nil {
-		return err
-	}
-	op.rec = &rec
-	op.state = rec.Status
-	e.logger.Info("optional steps ended", "id", rec.ID, "cause", cause)
-	e.untrack(op)
-	return e.cleanUp(op)
+	return f.failCutOff(op, cause, f.starts.cutOffMessage(op.id(), def, op.rec.CurrentStep(), message))
 }
 
-// takeOverTrailing adopts a trailing operation.
-func (rc *reconciler) takeOverTrailing(rec *statefs.Record, states []statefs.State) error {
-	if err := rc.indexEnded(rec.ID); err != nil {
-		return err
-	}
-	if len(states) > 1 {
-		for _, state := range states {
-			if state != statefs.Trailing {
-				if err := rc.commit(rec.ID, change{from: state}, removeExtra); err != nil {
-					return err
-				}
-			}
+// failCutOff ends an operation that must not begin again, or leaves it to a person.
+func (f *finisher) failCutOff(op *operation, cause statefs.Cause, message string) error {
+	op.rec.Error = &statefs.Fault{Code: work.CodeCutOff, Message: message}
+	if op.rec.CurrentStep() != nil {
+		reason := "manual"
+		if cause == statefs.CauseNeedsPerson {
+			reason = op.rec.Reason
 		}
-		return errMoved
+		return f.starts.leaveStepToPerson(op, &work.Error{Code: work.CodeCutOff, Err: errors.New(message)}, reason)
 	}
-	if states[0] != statefs.Trailing {
-		if err := rc.commit(rec.ID, change{from: states[0], to: statefs.Trailing}, moveMarker); err != nil {
+	if cause == statefs.CauseNeedsPerson {
+		f.logLine(op, crashLine(op.rec))
+		if err := f.transition(op, cause); err != nil {
 			return err
 		}
+		return f.starts.settleMove(op)
 	}
-	marker, _, err := rc.owner.Identify(statefs.MarkerName(rec.ID, statefs.Trailing))
-	if errors.Is(err, fs.ErrNotExist) {
-		return errMoved
-	}
-	if err != nil {
-		return err
-	}
-	op := newOperation(rec)
-	op.shown.Marker = marker // not in the table yet
-	rc.setState(op, statefs.Trailing)
-	if err := rc.optional.adoptOptionalSteps(op); err != nil {
-		return err
-	}
-	op.feed.end = rec.FinishedSeq
-	rc.track(op)
-	rc.live.End(op.id())
-	rc.ends.releaseWaiters(op)
-	return nil
+	f.logLine(op, "  ERROR: "+message)
+	return f.ends.finishAs(op, cause)
 }
 
-// releaseWaiters lets equal submits start a new operation, and enqueues the operations that wait
-// for this one.
-func (e *ends) releaseWaiters(op *operation) {
-	e.config.Intake.Forget(op.rec)
-	e.enqueueChildren(op.id())
-}
-
-// endWork ends the work of an operation for a request, without a grace period if the effect is decide.KillWork. The
-// request takes effect when the work has ended. The code of a handler cannot be killed: its context ends.
-func (e *ends) endWork(op *operation, r *request, answer decide.Answer) error {
-	if answer.Line != "" {
-		e.logLine(op, answer.Line)
+// redoFailed makes the next run repeat the items that failed in the last one.
+func redoFailed(rec *statefs.Record) {
+	rec.RedoFrom = runNumber(rec) + 1
+	if rec.CurrentStep() != nil {
+		rec.Steps = steps.Clone(rec.Steps)
+		rec.CurrentStep().RedoFrom = rec.RedoFrom
 	}
-	op.await(decide.EndWork, r, answer.Cause)
-	end, why := (*work.Run).End, work.ErrorOf(answer.Cause)
-	if answer.Effect == decide.KillWork {
-		end = (*work.Run).Kill
-	}
-	e.endOptionalSteps(op, func(r *work.Run) { end(r, why) })
-	if op.run != nil {
-		end(op.run, why)
-	}
-	return nil
-}
-
-// complete makes the transition of an awaited request; without a cause there is nothing more to do.
-func (e *ends) complete(op *operation, answer decide.Answer) error {
-	r := op.awaiting[answer.Awaited]
-	if answer.Cause != "" {
-		if err := e.transition(op, answer.Cause); err != nil {
-			return err
-		}
-		r.carriedOut = true
-	}
-	op.doneRequests = append(op.doneRequests, r)
-	delete(op.awaiting, answer.Awaited)
-	e.reconcileQueue.enqueue(op.id())
-	return nil
 }

@@ -3,16 +3,17 @@ package daemon
 import (
 	"cmp"
 	"slices"
-	"strings"
+	"sync"
+	"time"
+	"unique"
 
+	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/daemon/decide"
 	"github.com/jobdir/jobdir/daemon/effect"
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/daemon/live"
-	"github.com/jobdir/jobdir/daemon/tally"
+	"github.com/jobdir/jobdir/daemon/queue"
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/statefs/api"
-	"github.com/jobdir/jobdir/statefs/watch"
 )
 
 // operations are the operations that the daemon manages. Each change that readers outside the reconcile
@@ -105,6 +106,73 @@ func (o *operations) setAwaited(op *operation, parent *statefs.ID) {
 	}
 }
 
+// place notes the place of an operation in the queue.
+func (o *operations) place(op *operation, standing decide.Standing) {
+	o.change(op, func(s *live.Snapshot) { s.Place, s.List = placeOf(op, standing), nil })
+}
+
+func placeOf(op *operation, standing decide.Standing) live.Place {
+	if standing == decide.Outside || standing == decide.Arriving && op.rec.Key == "" {
+		return live.Place{Standing: standing}
+	}
+	item := itemOfRecord(op.rec)
+	if op.eligibleAt.After(item.Since) {
+		item.Since = op.eligibleAt
+	}
+	return live.Place{Standing: standing, Item: item}
+}
+
+// standing returns the standing of an operation that follows from its state.
+func (op *operation) standing() decide.Standing {
+	return decide.StandingOf(decide.Snapshot{State: op.state, Working: op.run != nil}, op.shown.Place.Standing,
+		op.hasSharedPlaces(), op.rec.Key, keyOrders[op.rec.KeyOrder])
+}
+
+// settlePlace notes the place of an operation after its reconcile, with the error of the reconcile. An
+// operation that only arrives keeps its turn until a reconcile succeeds.
+func (o *operations) settlePlace(op *operation, err error) {
+	before, standing := op.shown.Place, op.standing()
+	switch {
+	case standing == decide.Outside && before.Standing == decide.Arriving && err != nil:
+	case standing != before.Standing, standing == decide.KeepsTurn && before.Item.Priority != op.rec.Priority:
+		o.place(op, standing)
+	}
+}
+
+// keyOrders maps the key orders of the catalog to those of the queue. A record of an older version
+// names none, which means BySubmit.
+var keyOrders = map[string]queue.KeyOrder{
+	string(catalog.KeyBySubmit):   queue.BySubmit,
+	string(catalog.KeyByPriority): queue.ByPriority,
+	string(catalog.KeyAnyOrder):   queue.AnyOrder,
+}
+
+func itemOfRecord(rec *statefs.Record) *queue.Item {
+	_, limits := rec.LaneAndLimits()
+	return &queue.Item{
+		ID: rec.ID, Lane: unique.Make(laneOf(rec)).Value(), Limits: limits, Key: rec.Key, KeyOrder: keyOrders[rec.KeyOrder],
+		Begun: rec.Starts > 0, Priority: rec.Priority, Since: eligibleSince(rec),
+	}
+}
+
+// eligibleSince returns when an operation entered the queue. An interrupted run and the next step
+// keep the earlier time, so the operation keeps its position.
+func eligibleSince(rec *statefs.Record) time.Time {
+	for _, t := range slices.Backward(rec.Transitions) {
+		if t.To == statefs.Queued && t.Cause != statefs.CauseInterrupted && t.Cause != statefs.CauseRescued &&
+			t.Cause != statefs.CauseNextStep {
+			return t.At
+		}
+	}
+	return rec.CreatedAt
+}
+
+// laneOf returns the lane in which an operation waits or runs now. A step may have its own lane.
+func laneOf(rec *statefs.Record) string {
+	lane, _ := rec.LaneAndLimits()
+	return cmp.Or(lane, statefs.DefaultLane) // a record of an older version names none
+}
+
 // noteCarriedOut notes which requests are carried out although their effect could not be made durable.
 // It is called at the end of a reconcile.
 func (o *operations) noteCarriedOut(op *operation) {
@@ -132,70 +200,6 @@ func (o *operations) CarriedOut(id statefs.ID, ask statefs.Action) bool {
 // Manages reports whether the daemon manages an operation.
 func (o *operations) Manages(id statefs.ID) bool { return o.manages(id) }
 
-// AwaitRequest registers a client that is about to make a request and waits for its outcome.
-func (c *core) AwaitRequest(id statefs.ID, ask statefs.Action) *effect.Waiter {
-	return c.waiters.Await(id, ask, c.reconcileQueue.enqueue)
-}
-
-// settleRequests answers the clients that wait for a request of a managed operation when nothing of it is pending and
-// its effect is durable. A request without a file that was never taken is withdrawn. A cancel is answered by the end.
-func (c *core) settleRequests(op *operation) {
-	c.waiters.Settle(op.id(), func(r effect.Request) (o effect.Outcome, final bool) {
-		if !c.manages(op.id()) {
-			return o, false // it has ended; cleanUp answers
-		}
-		o = effect.Outcome{State: op.state, TookEffect: tookEffect(r, op.state)}
-		pending := slices.ContainsFunc(append(op.unsettled(), op.doneRequests...),
-			func(other *request) bool { return other.Action == r.Action && !other.dropped })
-		if !r.Made || pending || o.TookEffect && op.unsaved || r.Action.Spec().Ends && op.awaiting[decide.EndWork] != nil {
-			return o, false
-		}
-		sight, err := c.owner.Observe(op.id(), statefs.MarkerBit(op.state)|statefs.Name{Action: r.Action}.Bit())
-		return o, err == nil && len(sight.States) == 1 && len(sight.Requests) == 0
-	})
-}
-
-// settleUnmanaged answers the clients that wait for a request of an operation that the daemon does not manage. It has
-// ended, or another program carries the request out, which may remove the file before it acts: only the marker shows
-// what it did.
-func (c *core) settleUnmanaged(id statefs.ID) {
-	c.waiters.Settle(id, func(r effect.Request) (o effect.Outcome, final bool) {
-		sight, err := c.owner.ObserveAll(id)
-		if err != nil {
-			return o, false
-		}
-		if len(sight.States) > 0 {
-			o = effect.Outcome{State: sight.States[0], TookEffect: r.Action.LeadsTo(sight.States[0])}
-			return o, r.Made && !slices.Contains(sight.Requests, r.Action) && !r.Action.AppliesIn(o.State)
-		}
-		rec, err := c.owner.ReadDurableEnd(id)
-		if rec != nil {
-			o = outcomeOfEnd(r, rec)
-		}
-		return o, err == nil
-	})
-}
-
-// outcomeOfEnd returns what became of a request when the operation has ended.
-func outcomeOfEnd(r effect.Request, rec *statefs.Record) effect.Outcome {
-	took, spec := tookEffect(r, rec.Status), r.Action.Spec()
-	if n := len(rec.Transitions); spec.Ends && n > 0 {
-		took = slices.Contains(spec.Causes, rec.Transitions[n-1].Cause) || r.Action.Cancels() && rec.Status == statefs.Cancelled
-	}
-	return effect.Outcome{TookEffect: took, State: rec.Status}
-}
-
-// tookEffect reports whether a request was carried out and no later change took its effect back.
-func tookEffect(r effect.Request, state statefs.State) bool {
-	switch r.Action { //nolint:exhaustive // the record keeps the effect of the others
-	case statefs.Pause:
-		return r.CarriedOut && state == statefs.Paused
-	case statefs.Resume:
-		return r.CarriedOut && state != statefs.Paused && state != statefs.Cancelled
-	}
-	return r.CarriedOut
-}
-
 // States returns how many operations the daemon manages, by state. It does not visit the
 // operations.
 func (o *operations) States() map[statefs.State]int { return o.live.Counters().States() }
@@ -212,90 +216,114 @@ func (o *operations) Live() []history.Live {
 
 func rowOf(s *live.Snapshot) history.Live { return history.Live{ID: s.ID, State: s.State, Row: s.Row} }
 
-// LiveIndex returns the up-to-date rows of the operations that the daemon manages, and separately
-// the IDs whose markers may differ from them right now, with what is known of each. The row of an
-// ID that the daemon does not manage is nil; a state beside it is that of the marker. ok is false
-// while only a listing of jobs/ shows what is live: until the daemon is ready, and while the folder
-// is scanned instead of watched.
-func (d *Daemon) LiveIndex() (rows *history.LiveIndex, unsettled []history.Live, ok bool) {
-	if !isClosed(d.ready) || d.markers.dir.Mode().Name == watch.ModeScan {
-		return nil, nil, false
-	}
-	ids, ok := d.collectUnsettled()
-	for id, state := range ids {
-		l := history.Live{ID: id, State: state}
-		if _, s := d.live.Get(id); s != nil {
-			l = rowOf(s)
-		}
-		unsettled = append(unsettled, l)
-	}
-	return d.live.Rows(), unsettled, ok
+// fingerprint identifies a waiting reason, without keeping the reason of every waiting operation.
+// Positions and holders are not part of it: they change too often to be published.
+type fingerprint = uint64
+
+// Special values instead of the fingerprint of the last published reason.
+const (
+	unpublished      fingerprint = 0 // none published in the present state
+	reasonChanged    fingerprint = 1 // a bit: the next reconcile compares the reason with the published one
+	publishedEarlier fingerprint = 2 // published by an earlier daemon
+	firstFingerprint fingerprint = 4
+)
+
+// waitFollowers tracks the operations whose every waiting reason is published, not only the first.
+// For all others the reason is computed on request, so a change of the queue costs nothing for a
+// hundred thousand waiting operations.
+//
+//	the queue has changed ──after a delay──▶ compare ──not the published reason──▶ reconcile
+//	──▶ an event, and a line of a log that is read
+//
+// Tracked are the operations that a client follows, by their stream or by their events, and the
+// heads: the first operation of each lane, and the first of those in it that need the same limits
+// (queue.Queue.Heads).
+type waitFollowers struct {
+	mu   sync.Mutex
+	byID map[statefs.ID]*followedOperation
+
+	compareFollowed, compareFirst *time.Timer // the timers of the next comparison; nil if none is due
 }
 
-// collectUnsettled collects the IDs that an event reported and no reconcile has handled, and the IDs
-// that a reconcile left unsettled. An ID moves through these places in the order in which they are
-// read here, so none is missed. ok is false if events were lost, until everything has been
-// reconciled.
-func (d *Daemon) collectUnsettled() (ids map[statefs.ID]statefs.State, ok bool) {
-	changed := make(map[statefs.ID]statefs.NameSet)
-	d.watchMu.Lock()
-	waiting, lost := d.dir.Peek()
-	d.watchMu.Unlock()
-	for _, key := range waiting {
-		changed[key.id] |= d.toObserve(key)
-	}
-	d.reconcileQueue.addTo(changed)
-	ids = make(map[statefs.ID]statefs.State)
-	d.live.Read(func(get func(statefs.ID) *live.Snapshot) {
-		for id, names := range changed {
-			if s := get(id); s != nil && names&statefs.AllMarkers&^statefs.MarkerBit(s.State) == 0 {
-				delete(changed, id)
-			}
-		}
-	})
-	for id, names := range changed {
-		if !d.shows(id, names) {
-			ids[id] = ""
-		}
-	}
-	for id, state := range d.unsettledIDs.all() {
-		if _, changing := ids[id]; !changing { // a change may have replaced the state that was seen
-			ids[id] = state
-		}
-	}
-	return ids, !lost
+// followedOperation is an operation that a client follows, or followed while it waited: its log
+// does not repeat the reason for a client that returns.
+type followedOperation struct {
+	streams, eventReaders int         // the readers of its stream, and of its events only
+	logged                fingerprint // of the reason that was last logged in its present state
+	wake                  []*func()   // callbacks of stream readers that have seen no log yet
 }
 
-// shows reports whether lists are right about an ID if only these of its names may have changed: none of them
-// exists, except the marker of its state. After a flood of submits nearly all pending reconciles are of such
-// operations.
-func (d *Daemon) shows(id statefs.ID, names statefs.NameSet) bool {
-	if names&statefs.AllNames == statefs.AllNames {
-		return false
+func (f *followedOperation) isUnfollowed() bool { return f.streams == 0 && f.eventReaders == 0 }
+
+func (w *waitFollowers) unfollow(id statefs.ID, reader bool, wake *func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f := w.byID[id]
+	if reader {
+		f.eventReaders--
+	} else {
+		f.streams--
+		f.wake = slices.DeleteFunc(f.wake, func(other *func()) bool { return other == wake })
 	}
-	markers := names & statefs.AllMarkers
-	if _, s := d.live.Get(id); s != nil {
-		markers &^= statefs.MarkerBit(s.State)
+	if f.isUnfollowed() && f.logged == unpublished {
+		delete(w.byID, id)
 	}
-	seen, err := d.owner.Observe(id, markers)
-	return err == nil && len(seen.States)+len(seen.Irregular) == 0
 }
 
-// Stats returns the statistics of all configured lanes and of all lanes that ever had an operation.
-// It does not visit the operations either.
-func (d *Daemon) Stats() api.LiveStats {
-	s := api.LiveStats{At: d.owner.Now(), WindowSeconds: tally.WindowSeconds}
-	s.Lanes, s.All = d.live.Counters().Lanes(s.At)
-	for _, set := range d.admission.Lanes() {
-		i, known := slices.BinarySearchFunc(s.Lanes, set.Name,
-			func(l api.LaneStats, name string) int { return strings.Compare(l.Name, name) })
-		if !known {
-			s.Lanes = slices.Insert(s.Lanes, i, api.LaneStats{Name: set.Name, States: map[statefs.State]int{}, Ages: api.Ages{}})
-		}
-		s.Lanes[i].Held = set.Paused
-		if set.Known && set.Capacity >= 0 {
-			s.Lanes[i].Capacity = &set.Capacity
+// forgetLogged makes the log of an operation that leaves its state name the reason again when it waits again.
+func (w *waitFollowers) forgetLogged(c live.Change) {
+	if c.Before == nil || c.After != nil && c.After.State == c.Before.State {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if f := w.byID[c.Before.ID]; f != nil {
+		if f.logged = unpublished; f.isUnfollowed() {
+			delete(w.byID, c.Before.ID)
 		}
 	}
-	return s
+}
+
+// of returns a copy of what is kept of a followed operation.
+func (w *waitFollowers) of(id statefs.ID) (f followedOperation, followed bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if known := w.byID[id]; known != nil {
+		return *known, true
+	}
+	return f, false
+}
+
+// setLogged records the reason that was logged, and wakes the readers that wait for the log.
+func (w *waitFollowers) setLogged(id statefs.ID, now fingerprint) {
+	w.mu.Lock()
+	if f := w.byID[id]; f != nil {
+		f.logged = now
+	}
+	w.mu.Unlock()
+	w.logCreated(id)
+}
+
+// logCreated wakes the readers that wait for the log of an operation to be created.
+func (w *waitFollowers) logCreated(id statefs.ID) {
+	w.mu.Lock()
+	var readers []*func()
+	if f := w.byID[id]; f != nil {
+		readers, f.wake = f.wake, nil
+	}
+	w.mu.Unlock()
+	for _, wake := range readers {
+		(*wake)()
+	}
+}
+
+// close stops the timers.
+func (w *waitFollowers) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, timer := range []*time.Timer{w.compareFollowed, w.compareFirst} {
+		if timer != nil {
+			timer.Stop()
+		}
+	}
 }

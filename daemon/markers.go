@@ -1,17 +1,16 @@
 package daemon
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/jobdir/jobdir/daemon/decide"
+	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/daemon/live"
+	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/watch"
 )
@@ -39,9 +38,6 @@ const noNames = namesFromListing << 1
 // markerGone is enqueued instead of the name of a marker that left the folder: only whether the expected one is
 // there remains to be observed.
 const markerGone = noNames << 1
-
-// isMarkerGone reports whether an event says that a marker left the folder.
-func (k watchKey) isMarkerGone() bool { return k.gone && k.names&^statefs.AllMarkers == 0 }
 
 // toObserve returns the names that an event makes a reconcile observe. Of an announced operation they include a
 // marker that is gone, because no other name is known.
@@ -141,6 +137,75 @@ func (m *markers) observeAll(op *operation, id statefs.ID) (statefs.Observation,
 		op.noteObservation(sight)
 	}
 	return sight, err
+}
+
+// LiveIndex returns the up-to-date rows of the operations that the daemon manages, and separately
+// the IDs whose markers may differ from them right now, with what is known of each. The row of an
+// ID that the daemon does not manage is nil; a state beside it is that of the marker. ok is false
+// while only a listing of jobs/ shows what is live: until the daemon is ready, and while the folder
+// is scanned instead of watched.
+func (m *markers) LiveIndex() (rows *history.LiveIndex, unsettled []history.Live, ok bool) {
+	if !isClosed(m.ready) || m.dir.Mode().Name == watch.ModeScan {
+		return nil, nil, false
+	}
+	ids, ok := m.collectUnsettled()
+	for id, state := range ids {
+		l := history.Live{ID: id, State: state}
+		if _, s := m.live.Get(id); s != nil {
+			l = rowOf(s)
+		}
+		unsettled = append(unsettled, l)
+	}
+	return m.live.Rows(), unsettled, ok
+}
+
+// collectUnsettled collects the IDs that an event reported and no reconcile has handled, and the IDs
+// that a reconcile left unsettled. An ID moves through these places in the order in which they are
+// read here, so none is missed. ok is false if events were lost, until everything has been
+// reconciled.
+func (m *markers) collectUnsettled() (ids map[statefs.ID]statefs.State, ok bool) {
+	changed := make(map[statefs.ID]statefs.NameSet)
+	m.watchMu.Lock()
+	waiting, lost := m.dir.Peek()
+	m.watchMu.Unlock()
+	for _, key := range waiting {
+		changed[key.id] |= m.toObserve(key)
+	}
+	m.reconcileQueue.addTo(changed)
+	ids = make(map[statefs.ID]statefs.State)
+	m.live.Read(func(get func(statefs.ID) *live.Snapshot) {
+		for id, names := range changed {
+			if s := get(id); s != nil && names&statefs.AllMarkers&^statefs.MarkerBit(s.State) == 0 {
+				delete(changed, id)
+			}
+		}
+	})
+	for id, names := range changed {
+		if !m.shows(id, names) {
+			ids[id] = ""
+		}
+	}
+	for id, state := range m.unsettledIDs.all() {
+		if _, changing := ids[id]; !changing { // a change may have replaced the state that was seen
+			ids[id] = state
+		}
+	}
+	return ids, !lost
+}
+
+// shows reports whether lists are right about an ID if only these of its names may have changed: none of them
+// exists, except the marker of its state. After a flood of submits nearly all pending reconciles are of such
+// operations.
+func (m *markers) shows(id statefs.ID, names statefs.NameSet) bool {
+	if names&statefs.AllNames == statefs.AllNames {
+		return false
+	}
+	markers := names & statefs.AllMarkers
+	if _, s := m.live.Get(id); s != nil {
+		markers &^= statefs.MarkerBit(s.State)
+	}
+	seen, err := m.owner.Observe(id, markers)
+	return err == nil && len(seen.States)+len(seen.Irregular) == 0
 }
 
 // noteObservation remembers which names exist besides the marker.
@@ -286,53 +351,6 @@ func (m *markers) findMisnamed(listing statefs.Listing, present map[statefs.ID]b
 	return found, err
 }
 
-// lostMarker is a live record whose marker a start did not find, and the file that is its marker, "" for none.
-type lostMarker struct {
-	rec   *statefs.Record
-	place decide.Place
-	file  string
-}
-
-// findLostMarkers searches for markers that were renamed while no daemon ran: to the bare ID, to an
-// unknown ending, or to a name of another operation, where the creation time in the first line
-// shows the owner.
-func (rv *recovery) findLostMarkers(recs []*statefs.Record, listing statefs.Listing) (lost []lostMarker, err error) {
-	renamed := make(map[statefs.ID]string)
-	for _, e := range listing.Unknown {
-		renamed[e.ID] = e.File
-	}
-	foreign := rv.markers.overwrittenMarkers(listing.Markers)
-	for _, rec := range recs {
-		l := lostMarker{rec, decide.Misnamed, renamed[rec.ID]}
-		if l.file == "" {
-			if l.file, err = bareMarker(rv.owner.JobsDir(), rec.ID); err != nil {
-				return nil, err
-			}
-		}
-		if l.file == "" {
-			l.place, l.file = decide.Misplaced, foreign[rec.CreatedAt.UnixMicro()]
-		}
-		if l.file == "" {
-			l.place = decide.Nowhere
-		}
-		lost = append(lost, l)
-	}
-	return lost, nil
-}
-
-// bareMarker returns the name of a file that is named by the bare ID, which means that the ending of
-// a marker was cut off; "" for none. Listings do not contain such names.
-func bareMarker(jobsDir string, id statefs.ID) (file string, err error) {
-	info, err := os.Lstat(filepath.Join(jobsDir, id.String()))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return "", nil
-	case err != nil || !info.Mode().IsRegular():
-		return "", err
-	}
-	return id.String(), nil
-}
-
 // overwrittenMarkers returns the markers whose first line is not the creation time of their own
 // operation, by that time.
 func (m *markers) overwrittenMarkers(markers []statefs.Entry) map[int64]string {
@@ -348,81 +366,6 @@ func (m *markers) overwrittenMarkers(markers []statefs.Entry) map[int64]string {
 		}
 	}
 	return found
-}
-
-// missingMarkerGrace is how long a marker must be missing, without any event of its operation,
-// before its absence is believed. A rename by a person leaves it missing for microseconds. A folder
-// that is being removed is gone completely by then.
-const missingMarkerGrace = 250 * time.Millisecond
-
-// confirmMissingMarker handles an operation whose marker was not found. Removing a marker cancels
-// the operation, but a single observation is never enough. The marker must be missing for
-// missingMarkerGrace without an event of the operation, the folder must be the same one, and the
-// marker must exist under no other name.
-func (dc *decisions) confirmMissingMarker(op *operation) error {
-	if op.misplaced.Load() {
-		_, err := dc.judge(op, seen{Observation: decide.MarkerGone{Found: decide.Misplaced}})
-		return err
-	}
-	events := op.events.Load()
-	if op.missing.since.IsZero() || op.missing.events != events || dc.markers.hasPendingEvent(op.id()) {
-		op.missing = missingMarker{since: time.Now(), events: events}
-	}
-	if wait := missingMarkerGrace - time.Since(op.missing.since); wait > 0 {
-		dc.reconcileQueue.enqueueAfter(op.id(), wait)
-		return nil
-	}
-	if err := dc.markers.dir.Check(); err != nil {
-		return err
-	}
-	// State observes again until jobs/ does not change during it, which also works without events.
-	_, err := dc.owner.State(op.id())
-	if err == nil {
-		return errMoved
-	}
-	if !errors.Is(err, statefs.ErrNotLive) {
-		return err
-	}
-	file, place, err := dc.markers.findMarker(op)
-	if err != nil {
-		return err
-	}
-	_, err = dc.judge(op, seen{Observation: decide.MarkerGone{Found: place}, file: file})
-	return err
-}
-
-// cancelMissing cancels an operation whose marker was removed.
-func (dc *decisions) cancelMissing(op *operation, _ seen, answer decide.Answer) error {
-	dc.logger.Warn("marker removed manually, cancelling the operation", "id", op.id(), "state", op.state)
-	// The marker is recreated until the work has ended, so that ls(1) lists the active operation
-	// and its followers see it end.
-	if err := dc.markers.restoreMarker(op); err != nil {
-		return err
-	}
-	if err := dc.ends.endWork(op, &request{TakenRequest: dc.requests.requestCancel(op)}, answer); err != nil {
-		return err
-	}
-	return dc.checkEnded(op)
-}
-
-// requestCancel makes the cancel request that the removal of a marker means, and takes it. The
-// marker exists again until the work has ended, so without the request the next daemon would not
-// know of the cancel. If the request cannot be made, the cancel is carried out all the same.
-func (q *requests) requestCancel(op *operation) statefs.TakenRequest {
-	taken := statefs.TakenRequest{ID: op.id(), Action: statefs.Cancel}
-	err := q.owner.Request(context.Background(), op.id(), statefs.Cancel, nil)
-	if err == nil {
-		var t statefs.TakenRequest
-		var ok bool
-		if t, ok, err = q.owner.Requests.Take(op.id(), statefs.Cancel); ok {
-			return t
-		}
-	}
-	if err != nil {
-		q.logger.Warn("cancel not recorded; it is lost if the daemon ends before the work", "id",
-			op.id(), "error", err)
-	}
-	return taken
 }
 
 func (m *markers) restoreMarker(op *operation) error {
@@ -468,4 +411,97 @@ func (m *markers) undoRename(op *operation, x seen, _ decide.Answer) error {
 		return errMoved
 	}
 	return err
+}
+
+// removeDuplicateMarkers removes markers that were created beside the daemon's own. A marker that
+// is being renamed can be seen under both names. Two markers exist only if the names have different
+// identities, or the same identity and a link count of two.
+func (m *markers) removeDuplicateMarkers(op *operation, x seen, _ decide.Answer) error {
+	for _, state := range x.markers() {
+		if state == op.state {
+			continue
+		}
+		ours, _, err := m.owner.Identify(statefs.MarkerName(op.id(), op.state))
+		if err != nil {
+			return errMoved
+		}
+		other, names, err := m.owner.Identify(statefs.MarkerName(op.id(), state))
+		if err != nil {
+			continue
+		}
+		if ours.Same(other) && names < 2 {
+			return errMoved
+		}
+		if known := op.shown.Marker; !ours.Same(known) && other.Same(known) {
+			// The daemon's marker was moved and another file was put in its place: the move counts.
+			if err := m.commit(op.id(), change{from: op.state}, removeExtra); err != nil {
+				return err
+			}
+			return errMoved
+		}
+		m.counters.putBack.Add(1)
+		m.logger.Warn("second marker removed", "id", op.id(), "marker", state, "state", op.state)
+		if err := m.commit(op.id(), change{from: state}, removeExtra); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// undoMove moves a marker back after a rename that corresponds to no request.
+func (m *markers) undoMove(op *operation, x seen, _ decide.Answer) error {
+	moved := x.markers()[0]
+	m.counters.putBack.Add(1)
+	m.logger.Warn("marker put back: this move is not a request", "id", op.id(), "from", op.state, "to", moved)
+	return m.commit(op.id(), change{from: moved, to: op.state}, moveMarker)
+}
+
+// damagedRecord is what is known of an operation whose record was damaged or removed while it
+// waited.
+type damagedRecord struct {
+	shown *live.Snapshot
+	err   error
+}
+
+// rebuilt creates a record from what the daemon remembers of an operation: its job, its parameters
+// and its submit time. If one of these is missing or does not fit, the record contains only the ID.
+func (m *markers) rebuilt(id statefs.ID) (*statefs.Record, error) {
+	unknown := statefs.UnknownRecord(id, m.owner.Now())
+	damaged, has := m.damaged.get(id)
+	if !has {
+		return unknown, nil
+	}
+	row, err := damaged.shown.Row.Unpack()
+	if err != nil || row.ParamsCut {
+		return unknown, nil //nolint:nilerr // without parameters, only the ID is known
+	}
+	def := m.config.Catalog.Get(row.Group, row.Job)
+	if def == nil {
+		return unknown, nil
+	}
+	params, err := def.BindRecorded([]byte(row.Params))
+	if err != nil {
+		return unknown, nil //nolint:nilerr // the job was changed, and these parameters do not fit
+	}
+	s, err := submit.Build(def, params, submit.Options{Key: &row.Key}, m.owner.Now())
+	if err != nil {
+		return unknown, nil //nolint:nilerr // the job was changed, and no operation can be built from it
+	}
+	s.Tags = row.Tags
+	if s.Steps == nil { // otherwise the row holds the lane of a step
+		s.Lane = row.Lane
+	}
+	return m.owner.Rebuild(id, s, row.Created)
+}
+
+// markerOf returns the state that the marker of a record must have; a terminal state means no
+// marker.
+func markerOf(rec *statefs.Record) statefs.State {
+	switch {
+	case rec.Trailing:
+		return statefs.Trailing
+	case rec.Next.Live():
+		return rec.Next
+	}
+	return rec.Status
 }

@@ -2,18 +2,17 @@ package daemon
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
-	"io/fs"
 	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/daemon/decide"
 	"github.com/jobdir/jobdir/daemon/live"
 	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/steps"
 	"github.com/jobdir/jobdir/stream"
 )
 
@@ -74,11 +73,64 @@ type activeState struct {
 	eligibleAt time.Time
 }
 
+// optionalStep is a running optional step.
+type optionalStep struct {
+	run *work.Run
+	log *stream.Writer
+	stepPlaces
+}
+
+// stepPlaces tells which places an optional step uses: the shared ones of its operation, its own,
+// or both.
+type stepPlaces struct{ shared, own bool }
+
+// working reports whether any work of the operation is running.
+func (op *operation) working() bool { return op.run != nil || len(op.optionalSteps) > 0 }
+
+// hasSharedPlaces reports whether an optional step of op uses the places of op.
+func (op *operation) hasSharedPlaces() bool {
+	if op.activeState == nil {
+		return false
+	}
+	for _, s := range op.optionalSteps {
+		if s.shared {
+			return true
+		}
+	}
+	return false
+}
+
 // missingMarker records since when the marker of an operation has not been found.
 type missingMarker struct {
 	since  time.Time
 	events uint64
 }
+
+// feedNumbers holds an operation's numbers in the completion feed. Only the reconcile of the
+// operation uses it.
+type feedNumbers struct {
+	// end is the number of the operation's end, 0 until it has one. When the end is repeated after
+	// a full disk, it keeps its number.
+	end uint64
+	// stopUnnumbered is set while the operation is failed_manual and that stop has no number yet.
+	// unpublishedStop is the number of the stop until it is published, and earlierStop is the
+	// number of the stop before it.
+	stopUnnumbered               bool
+	unpublishedStop, earlierStop uint64
+}
+
+// deadlines are the deadlines of an operation, as durations since the daemon started; 0 for none.
+// attempt and queue are valid for the state that the operation entered at since. expiry is the same
+// in every state.
+type deadlines struct {
+	state                  statefs.State
+	since                  time.Time
+	known                  bool // expiry has been computed
+	attempt, queue, expiry time.Duration
+}
+
+// anySet reports whether a deadline is set, which only the memory of this daemon contains.
+func (t *deadlines) anySet() bool { return t.attempt > 0 || t.queue > 0 || t.expiry > 0 }
 
 // request is a request that the daemon has taken.
 type request struct {
@@ -87,6 +139,30 @@ type request struct {
 	cause      statefs.Cause // of the transition that it waits for, if it is awaiting
 	carriedOut bool          // it changed something, and was not refused
 	dropped    bool          // its file is removed
+}
+
+// seen is an observation of an operation, with what only its effect needs.
+type seen struct {
+	decide.Observation
+	request  *request         // of Requested
+	requests []statefs.Action // of WorkSeen: the requests that exist
+	file     string           // of MarkerGone: the name under which the marker was found
+	ahead    stepAhead        // of StepReached
+	fault    *statefs.Fault   // of LimitExpired
+	parent   *statefs.Record  // of ParentSeen
+}
+
+// markers returns the markers of a MarkersSeen.
+func (x seen) markers() []statefs.State {
+	o, _ := x.Observation.(decide.MarkersSeen)
+	return o.States
+}
+
+// stepAhead is what follows in an operation with steps.
+type stepAhead struct {
+	def     *catalog.Definition
+	params  catalog.Params
+	skipped []string
 }
 
 // await makes a request wait until the work has stopped or ended, instead of an earlier request. If that request ends
@@ -133,25 +209,8 @@ func (op *operation) workEnded() bool {
 	return op.run == nil || op.run.Ended()
 }
 
-// snapshot returns what a decision reads of an operation.
-func (c *core) snapshot(op *operation) decide.Snapshot {
-	s := decide.Snapshot{
-		State: op.state, Ended: !c.manages(op.id()), HasSteps: len(op.rec.Steps) > 0, Working: op.run != nil,
-		Pausing: op.awaiting[decide.StopWork] != nil, Resume: decide.ResumeCause(op.rec, c.owner.Now()),
-	}
-	if r := op.awaiting[decide.EndWork]; r != nil {
-		s.Ending, s.EndCause = r.Action, r.cause
-	}
-	return s
-}
-
-// catchUpWithMarker records a transition that only the marker shows: the daemon died between moving
-// the marker and writing the record, or a person moved the marker.
-func (dc *decisions) catchUpWithMarker(op *operation, cause statefs.Cause) error {
-	if err := op.rec.Apply(op.rec.Status, cause, dc.owner.Now()); err == nil {
-		op.unsaved = true
-	}
-	return nil
+func (op *operation) workSeen(stopped bool) decide.WorkSeen {
+	return decide.WorkSeen{Stopped: stopped, Optional: len(op.optionalSteps) > 0}
 }
 
 // copyProgress copies the progress that the work reported into the record.
@@ -174,52 +233,21 @@ func (op *operation) copyProgress() {
 	op.rec.Progress, op.rec.Phase = &p, cmp.Or(p.Phase, statefs.FirstPhase)
 }
 
-// recordPhase writes the record at once when the phase changed: a phase is a milestone, unlike a
-// number that changes every second. It also records the PID of a command, once the command has run
-// for some time, so that short commands do not cost a write.
-func (f *finisher) recordPhase(op *operation) error {
-	pid, settled := op.run.PID()
-	if (!settled || op.rec.PID == pid) && op.run.PhaseRecorded(op.rec) {
-		return nil
+// progressNow returns the progress of an operation by its step statuses, which are newer than said,
+// the last report of its run.
+func progressNow(rec *statefs.Record, said statefs.Progress) *statefs.Progress {
+	finished, all := steps.Progress(rec.Steps)
+	total := int64(all)
+	now := &statefs.Progress{Done: int64(finished), Total: &total, Phase: rec.Phase, At: said.At}
+	if at := rec.CurrentStep(); at != nil && said.Step != nil && said.Step.Name == at.Name {
+		now.Step = said.Step
 	}
-	if !op.unrecordedStart.IsZero() {
-		return f.starts.recordStart(op)
-	}
-	op.copyProgress()
-	return f.commit(op.id(), change{rec: op.rec}, writeRecord)
+	return now
 }
 
-// recordStall records that the work has stalled or moves again.
-func (f *finisher) recordStall(op *operation) error {
-	if op.rec.StalledAt != nil {
-		op.rec.StalledAt = nil
-		f.logger.Info("work moves again", "id", op.id())
-	} else {
-		now := f.owner.Now()
-		op.rec.StalledAt = &now
-		f.logger.Warn("work stalled: no output and no progress", "id", op.id(), "for", op.run.StallAfter(),
-			"action", op.run.Def().OnStall)
-	}
-	op.copyProgress()
-	if err := f.commit(op.id(), change{rec: op.rec}, writeRecord); err != nil {
-		return err
-	}
-	f.publishRecord(op)
-	f.publisher.publishStall(op.rec)
-	// This is no transition, so touch the marker: programs that watch the operation then read it again.
-	if err := f.commit(op.id(), change{to: op.state}, touchMarker); err != nil {
-		f.logger.Warn("marker not touched: watchers of jobs/ notice late that work stalled or moves again", "id", op.id(), "error", err)
-	}
-	return nil
-}
-
-// endStalled records that the work has stalled, and ends it.
-func (f *finisher) endStalled(op *operation) error {
-	if err := f.recordStall(op); err != nil {
-		return err
-	}
-	op.run.End(&work.Error{Code: "stalled", Err: fmt.Errorf("%w for %s", work.ErrStalled, op.run.StallAfter())})
-	return nil
+// stepNumber returns the number of a step, from 1.
+func stepNumber(list []steps.Step, name string) int {
+	return 1 + slices.IndexFunc(list, func(s steps.Step) bool { return s.Name == name })
 }
 
 // evict drops the in-memory state of an operation that only waits. The state is on disk too, and a
@@ -236,27 +264,31 @@ func (op *operation) evict() {
 	}
 }
 
-// activate reads the record of an evicted operation. If the record is damaged, removed or of a
-// newer version, activate untracks the operation: the reconcile then finds a marker that the daemon
-// does not manage, and judges it as any other.
-func (rc *reconciler) activate(id statefs.ID) error {
-	op := rc.operation(id)
-	if op == nil || op.activeState != nil {
-		return nil
+// wasPaused reports whether an operation was paused when the earlier daemon was gone: its work that
+// was cut off had stopped before.
+func (op *operation) wasPaused() bool {
+	return op.state == statefs.Paused || op.rec.Status == statefs.Paused
+}
+
+// allowsOptionalSteps reports whether optional steps may start in the state of their operation.
+// They may while its required steps wait, unless the operation is paused, ended or has not begun.
+func (op *operation) allowsOptionalSteps() bool {
+	switch op.state {
+	case statefs.Running, statefs.Trailing, statefs.WaitingApproval, statefs.FailedManual, statefs.FailedRetryable:
+		return len(op.rec.Steps) > 0
+	case statefs.Queued:
+		return op.rec.MainRun() > 0
+	case statefs.Scheduled, statefs.Paused, statefs.Completed, statefs.Cancelled, statefs.Failed:
 	}
-	rec, err := rc.owner.ReadRecord(id)
-	if err == nil {
-		op.activeState = newActiveState(rec)
-		op.evicted.Store(false)
-		return nil
+	return false
+}
+
+// nextOptionalRetry returns when the next retry of an optional step is due, zero for never.
+func (op *operation) nextOptionalRetry() (at time.Time) {
+	for _, s := range op.rec.Steps {
+		if s.Optional && s.Status == steps.FailedRetryable && s.DueAt != nil && (at.IsZero() || s.DueAt.Before(at)) {
+			at = *s.DueAt
+		}
 	}
-	if _, corrupt := errors.AsType[*statefs.CorruptError](err); !corrupt && !errors.Is(err, statefs.ErrNewerVersion) &&
-		!errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	rc.logger.Error("the record of a waiting operation was damaged or removed by another program", "id", id, "error", err)
-	rc.markers.damaged.set(id, damagedRecord{op.shown, err})
-	op.activeState = newActiveState(statefs.UnknownRecord(id, rc.owner.Now()))
-	rc.untrack(op)
-	return nil
+	return at
 }

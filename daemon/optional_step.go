@@ -21,16 +21,6 @@ type optional struct {
 	starts *starts
 }
 
-// optionalStep is a running optional step.
-type optionalStep struct {
-	run *work.Run
-	log *stream.Writer
-	stepPlaces
-}
-
-// working reports whether any work of the operation is running.
-func (op *operation) working() bool { return op.run != nil || len(op.optionalSteps) > 0 }
-
 // beginOptionalSteps starts the optional steps that are ready. The operation does not wait for
 // them.
 func (o *optional) beginOptionalSteps(op *operation) error {
@@ -55,19 +45,6 @@ func (o *optional) beginOptionalSteps(op *operation) error {
 		}
 	}
 	return nil
-}
-
-// allowsOptionalSteps reports whether optional steps may start in the state of their operation.
-// They may while its required steps wait, unless the operation is paused, ended or has not begun.
-func (op *operation) allowsOptionalSteps() bool {
-	switch op.state {
-	case statefs.Running, statefs.Trailing, statefs.WaitingApproval, statefs.FailedManual, statefs.FailedRetryable:
-		return len(op.rec.Steps) > 0
-	case statefs.Queued:
-		return op.rec.MainRun() > 0
-	case statefs.Scheduled, statefs.Paused, statefs.Completed, statefs.Cancelled, statefs.Failed:
-	}
-	return false
 }
 
 // dueOptionalSteps returns the optional steps whose retry is due. If there are only pending ones,
@@ -245,7 +222,7 @@ func (o *optional) adoptOptionalSteps(op *operation) error {
 		}
 		if a.Cause != statefs.CauseRescued {
 			cause, at.ErrorCode = steps.CauseNeedsPerson, work.CodeCutOff
-			at.ErrorMessage = o.cutOffMessage(op.id(), task, at, cutOffText)
+			at.ErrorMessage = o.starts.cutOffMessage(op.id(), task, at, cutOffText)
 		}
 		if a.Crashed {
 			at.ErrorMessage += "; " + crashText(o.config.crashLimitOf(task))
@@ -283,14 +260,6 @@ func (o *optional) adoptOptionalStep(op *operation, def *catalog.Definition, par
 	return true, nil
 }
 
-// endOptionalSteps ends the running optional steps with end, and reports whether there are any.
-func (e *ends) endOptionalSteps(op *operation, end func(*work.Run)) bool {
-	for _, s := range op.optionalSteps {
-		end(s.run)
-	}
-	return len(op.optionalSteps) > 0
-}
-
 // syncOptionalPause stops and continues the optional steps together with their operation.
 func (op *operation) syncOptionalPause() {
 	hold := op.awaiting[decide.StopWork] != nil || op.state == statefs.Paused
@@ -312,16 +281,6 @@ func (op *operation) isStopped() bool {
 		}
 	}
 	return op.run != nil && op.run.IsStopped()
-}
-
-// nextOptionalRetry returns when the next retry of an optional step is due, zero for never.
-func (op *operation) nextOptionalRetry() (at time.Time) {
-	for _, s := range op.rec.Steps {
-		if s.Optional && s.Status == steps.FailedRetryable && s.DueAt != nil && (at.IsZero() || s.DueAt.Before(at)) {
-			at = *s.DueAt
-		}
-	}
-	return at
 }
 
 // finishOptionalSteps records the ends of optional steps.
@@ -407,7 +366,7 @@ func (o *optional) failOptionalStep(rec *statefs.Record, at *steps.Step, s *opti
 	if a.Cause == statefs.CauseDone {
 		return steps.CauseDone
 	}
-	why := o.addLastLine(r, rec, view.Error, fault(failure), r.LastLine())
+	why := addLastLine(r, rec, view.Error, fault(failure), r.LastLine(), o.owner.Now())
 	at.ErrorCode, at.ErrorMessage = why.Code, why.Message
 	switch {
 	case a.Crashed:

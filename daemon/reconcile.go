@@ -2,15 +2,19 @@ package daemon
 
 import (
 	"errors"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
 
-	"github.com/jobdir/jobdir/daemon/acts"
-	"github.com/jobdir/jobdir/daemon/decide"
-	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 	"github.com/jobdir/jobdir/statefs/files"
+	"github.com/jobdir/jobdir/statefs/machine"
 	"github.com/jobdir/jobdir/statefs/watch"
 )
 
@@ -32,10 +36,6 @@ type reconciler struct {
 	// batchMu serializes the lookups of batches that another process submits.
 	batchMu sync.Mutex
 }
-
-// retryInterval is the delay before an operation is reconciled again after an error that may go
-// away, such as a full disk.
-const retryInterval = time.Second
 
 // reconcileID compares what exists on disk of one operation with what the daemon knows, and acts.
 // Nothing else changes an operation, and at most one reconcile runs per ID.
@@ -152,452 +152,121 @@ func (rc *reconciler) noteUnmanaged(id statefs.ID, sight statefs.Observation, er
 	}
 }
 
-// errMoved means that another process renamed a marker between the observation and the action.
-var errMoved = errors.New("another process moved the marker")
-
-// decisions observes an operation, asks package decide what that means, and carries the answer out.
-type decisions struct {
-	*core
-	markers  *markers
-	ends     *ends
-	starts   *starts
-	optional *optional
-	finisher *finisher
-	requests *requests
-	effects  map[decide.Effect]carrier
-}
-
-// seen is an observation of an operation, with what only its effect needs.
-type seen struct {
-	decide.Observation
-	request  *request         // of Requested
-	requests []statefs.Action // of WorkSeen: the requests that exist
-	file     string           // of MarkerGone: the name under which the marker was found
-	ahead    stepAhead        // of StepReached
-	fault    *statefs.Fault   // of LimitExpired
-	parent   *statefs.Record  // of ParentSeen
-}
-
-// view is what a reconcile observes of one part of an operation, and has judged. It returns true if nothing more can
-// be done in this reconcile.
-type view func(dc *decisions, op *operation, sight statefs.Observation) (last bool, err error)
-
-// views are the views of a reconcile in their order. An end is recorded before anything else counts, and a start
-// before anything else happens to the operation. A daemon that stops changes nothing more. An operation whose end is
-// requested has only its end ahead. The marker comes before the requests, because it has the state that a request
-// meets. Time counts after what people want, and only what nothing of this has moved goes on by itself.
-var views = []view{
-	(*decisions).viewEnd, (*decisions).viewUnrecordedStart, (*decisions).viewStop, (*decisions).viewEnding,
-	(*decisions).viewMarkers, (*decisions).viewRequests, (*decisions).viewLimits, (*decisions).viewDue,
-	(*decisions).viewUndisturbed,
-}
-
-// reconcile reconciles an operation that the daemon manages.
-func (dc *decisions) reconcile(op *operation, sight statefs.Observation) error {
-	if err := dc.markers.checkMarkerIdentity(op, sight); err != nil {
-		return err
-	}
-	if err := dc.optional.finishOptionalSteps(op); err != nil {
-		return err
-	}
-	op.syncOptionalPause()
-	for _, view := range views {
-		if last, err := view(dc, op, sight); last || err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// judge carries out what an observation means for an operation. It returns true if nothing more can be done in this
-// reconcile.
-func (dc *decisions) judge(op *operation, x seen) (last bool, err error) {
-	answer, err := dc.ask(op, x)
-	return answer.Last() || !dc.manages(op.id()), err
-}
-
-func (dc *decisions) ask(op *operation, x seen) (decide.Answer, error) {
-	answer := decide.Decide(dc.snapshot(op), x.Observation, dc.env(op))
-	return answer, dc.carryOut(op, x, answer)
-}
-
-// env returns what else a decision reads.
-func (c *core) env(op *operation) decide.Env {
-	e := decide.Env{Draining: c.draining(), Stopping: c.stopping.Load()}
-	if op.run != nil {
-		e.Restart = op.run.Def().Restart()
-	}
-	return e
-}
-
-// carryOut carries out an answer.
-func (dc *decisions) carryOut(op *operation, x seen, answer decide.Answer) error {
-	if carry := dc.effects[answer.Effect]; carry != nil {
-		return carry(op, x, answer)
-	}
-	return nil
-}
-
-func (dc *decisions) viewEnd(op *operation, sight statefs.Observation) (last bool, err error) {
-	if op.run == nil || !op.run.Ended() {
-		return false, nil
-	}
-	return true, dc.recordWorkEnd(op, sight)
-}
-
-// recordWorkEnd records the end of work. If a person moved or removed the marker just before, it handles that first,
-// and the next reconcile records the end.
-func (dc *decisions) recordWorkEnd(op *operation, sight statefs.Observation) error {
-	err := dc.finish(op)
-	if err == nil && dc.manages(op.id()) {
-		err = dc.optional.beginOptionalSteps(op)
-		if len(sight.Requests)+len(op.pendingRequests) > 0 || op.run == nil && len(op.awaiting) > 0 {
-			dc.reconcileQueue.enqueue(op.id()) // nothing later in this call handles them
-		}
-	}
-	if !errors.Is(err, errMoved) || dc.stopping.Load() {
-		return err
-	}
-	if _, err := dc.viewMarkers(op, sight); err != nil {
-		return err
-	}
-	return errMoved
-}
-
-// finish records how a run ended. It is called again after a full disk.
-func (dc *decisions) finish(op *operation) error {
-	if err := op.run.DiskError(); err != nil {
-		return err // this ends the daemon: the disk failed, not the work
-	}
-	if op.endCause == "" {
-		if last, err := dc.judge(op, seen{Observation: endOf(op.run)}); last || err != nil {
-			return err
-		}
-	}
-	_, err := dc.judge(op, seen{Observation: decide.EndNoted{Cause: op.endCause, Step: op.run.Step() != nil}})
-	return err
-}
-
-func (dc *decisions) viewUnrecordedStart(op *operation, sight statefs.Observation) (last bool, err error) {
-	if !op.unrecordedStart.IsZero() {
-		err = dc.starts.recordStartIfDue(op, sight)
-	}
-	return false, err
-}
-
-func (dc *decisions) viewStop(op *operation, _ statefs.Observation) (last bool, err error) {
-	if !dc.stopping.Load() {
-		return false, nil
-	}
-	return dc.judge(op, seen{Observation: decide.DaemonStops{}})
-}
-
-func (dc *decisions) viewEnding(op *operation, sight statefs.Observation) (last bool, err error) {
-	if op.awaiting[decide.EndWork] == nil {
-		return false, nil
-	}
-	_, err = dc.judge(op, seen{Observation: op.workSeen(false), requests: sight.Requests})
-	return true, err
-}
-
-func (op *operation) workSeen(stopped bool) decide.WorkSeen {
-	return decide.WorkSeen{Stopped: stopped, Optional: len(op.optionalSteps) > 0}
-}
-
-func (dc *decisions) viewMarkers(op *operation, sight statefs.Observation) (last bool, err error) {
-	dc.markers.setAside(op, sight.Irregular)
-	if len(sight.States) > 0 {
-		op.missing = missingMarker{}
-		op.misplaced.Store(false)
-	}
-	return dc.judge(op, seen{Observation: decide.MarkersSeen{States: sight.States}})
-}
-
-// viewRequests sees the requests, then whether a pause has stopped the work, and makes durable what this reconcile has
-// changed so far.
-func (dc *decisions) viewRequests(op *operation, sight statefs.Observation) (last bool, err error) {
-	if err := dc.takeRequests(op, sight.Requests); err != nil {
-		return true, err
-	}
-	op.syncOptionalPause()
-	if err := dc.checkStopped(op); err != nil || !dc.manages(op.id()) {
-		return true, err
-	}
-	return false, dc.requests.commitReconcile(op)
-}
-
-func (dc *decisions) takeRequests(op *operation, asks []statefs.Action) error {
-	return dc.requests.handleRequests(op, asks, func(x seen) error {
-		if _, err := dc.judge(op, x); err != nil {
-			return err
-		}
-		return dc.checkEnded(op)
-	})
-}
-
-// checkStopped completes an awaited pause if all work has stopped.
-func (dc *decisions) checkStopped(op *operation) (err error) {
-	if op.awaiting[decide.StopWork] != nil && op.isStopped() {
-		_, err = dc.judge(op, seen{Observation: op.workSeen(true)})
-	}
-	return err
-}
-
-// checkEnded completes an awaited end if no work is left.
-func (dc *decisions) checkEnded(op *operation) (err error) {
-	if op.awaiting[decide.EndWork] != nil && !op.working() {
-		_, err = dc.judge(op, seen{Observation: op.workSeen(false)})
-	}
-	return err
-}
-
-func (dc *decisions) viewLimits(op *operation, _ statefs.Observation) (last bool, err error) {
-	expired, fault := dc.ends.expiredLimit(op)
-	if fault == nil {
-		return false, nil
-	}
-	return dc.judge(op, seen{Observation: expired, fault: fault})
-}
-
-func (dc *decisions) viewDue(op *operation, _ statefs.Observation) (last bool, err error) {
-	if !dc.starts.isDue(op) {
-		return false, nil
-	}
-	return dc.judge(op, seen{Observation: decide.TimeCame{}})
-}
-
-func (dc *decisions) viewUndisturbed(op *operation, _ statefs.Observation) (last bool, err error) {
-	return dc.judge(op, seen{Observation: decide.Undisturbed{}})
-}
-
-// tryStart starts a queued operation, unless it waits for its parents, a gate, or the queue.
-func (dc *decisions) tryStart(op *operation) error {
-	if last, err := dc.viewParents(op); last || err != nil {
-		return err
-	}
-	elsewhere, err := dc.advanceQueued(op)
-	if err != nil {
-		return err
-	}
-	if !elsewhere && dc.admission.tryAdmit(&dc.operations, op) {
-		if _, err := dc.judge(op, seen{Observation: decide.Admitted{}}); err != nil {
-			return err
-		}
-	}
-	if !dc.manages(op.id()) {
+// expectBatch expects all operations of a list that another process submits, when the daemon takes
+// over the first of them. It reads them from the list's file. If that file is gone, all operations
+// of the list are already visible.
+func (rc *reconciler) expectBatch(rec *statefs.Record) error {
+	if rec.Batch == nil || rec.ID.PID() == os.Getpid() || rec.Starts > 0 || !isClosed(rc.ready) {
 		return nil
 	}
-	return dc.optional.beginOptionalSteps(op)
-}
-
-// followWork starts the optional steps that are ready, and records what the work reports.
-func (dc *decisions) followWork(op *operation) error {
-	if err := dc.optional.beginOptionalSteps(op); err != nil {
-		return err
-	}
-	if op.run == nil {
+	rc.batchMu.Lock()
+	defer rc.batchMu.Unlock()
+	if rc.live.Announced(rec.ID) {
 		return nil
 	}
-	if stalled := op.run.Stalled(); stalled != (op.rec.StalledAt != nil) {
-		ends := op.run.Def().OnStall != ""
-		if _, err := dc.judge(op, seen{Observation: decide.StallChanged{Stalled: stalled, Ends: ends}}); err != nil {
-			return err
+	ids, err := rc.owner.Batches.IDs(*rec.Batch)
+	var recs []*statefs.Record
+	for _, id := range ids {
+		if !rc.manages(id) {
+			recs = append(recs, &statefs.Record{ID: id})
 		}
 	}
-	return dc.finisher.recordPhase(op)
+	if len(recs) > 1 {
+		rc.live.Announce(expectations(recs)...)
+	}
+	return err
 }
 
-// carrier carries out an answer to an observation.
-type carrier func(op *operation, x seen, answer decide.Answer) error
-
-func only(do func(*operation) error) carrier {
-	return func(op *operation, _ seen, _ decide.Answer) error { return do(op) }
-}
-
-func byCause(do func(*operation, statefs.Cause) error) carrier {
-	return func(op *operation, _ seen, answer decide.Answer) error { return do(op, answer.Cause) }
-}
-
-func byAnswer(do func(*operation, decide.Answer) error) carrier {
-	return func(op *operation, _ seen, answer decide.Answer) error { return do(op, answer) }
-}
-
-func ofRequest(do func(*operation, *request, decide.Answer) error) carrier {
-	return func(op *operation, x seen, answer decide.Answer) error { return do(op, x.request, answer) }
-}
-
-// makeEffects returns what carries each effect out. An effect that is not in it does nothing.
-func (dc *decisions) makeEffects() map[decide.Effect]carrier {
-	m, q, e, s, f := dc.markers, dc.requests, dc.ends, dc.starts, dc.finisher
-	return map[decide.Effect]carrier{
-		decide.Confirm:      only(dc.confirmMissingMarker),
-		decide.ObserveAgain: only(func(*operation) error { return errMoved }),
-		decide.RemoveExtra:  m.removeDuplicateMarkers,
-		decide.Undo:         m.undoMove,
-		decide.PutBack:      m.undoRename,
-		decide.Restore:      only(m.restoreMisplaced),
-		decide.Cancel:       dc.cancelMissing,
-		decide.Accept:       dc.acceptMove,
-		decide.AcceptStop:   dc.acceptMove,
-		decide.AcceptStart:  dc.acceptMove,
-		decide.AcceptRetry:  dc.acceptMove,
-		decide.WaitAgain:    dc.acceptMove,
-		decide.CatchUp:      byCause(dc.catchUpWithMarker),
-		decide.CutOff:       only(f.handleCutOff),
-
-		decide.Ignore:       ofRequest(q.ignoreRequest),
-		decide.Drop:         ofRequest(q.dropRequest),
-		decide.Transition:   ofRequest(q.transitionFor),
-		decide.StopWork:     ofRequest(dc.stopWork),
-		decide.Continue:     ofRequest(q.takePauseBack),
-		decide.EndWork:      ofRequest(e.endWork),
-		decide.KillWork:     ofRequest(e.endWork),
-		decide.Prioritize:   ofRequest(q.prioritize),
-		decide.Retry:        ofRequest(q.retry),
-		decide.Step:         ofRequest(q.handleStepRequest),
-		decide.TakeRequests: func(op *operation, x seen, _ decide.Answer) error { return dc.takeRequests(op, x.requests) },
-
-		decide.Complete:      byAnswer(e.complete),
-		decide.Finish:        byCause(e.finishAs),
-		decide.Detach:        only(e.detachOperation),
-		decide.Interrupt:     byCause(f.finishInterrupted),
-		decide.GiveUp:        byCause(f.giveUpInterrupted),
-		decide.NoteEnd:       byAnswer(f.noteEnd),
-		decide.CancelStalled: byAnswer(f.noteStalledEnd),
-		decide.NoteFailure:   only(f.noteFailedEnd),
-		decide.GoOn:          byCause(f.goOn),
-		decide.StayPaused:    byCause(f.stayPaused),
-
-		decide.NextStep:     only(dc.nextStep),
-		decide.BeginStep:    s.beginNextStep,
-		decide.QueueStep:    byCause(f.leaveRun),
-		decide.CompleteStep: byAnswer(f.completeStep),
-		decide.FinishSteps:  s.finishRequiredSteps,
-		decide.Gate:         only(s.awaitApproval),
-
-		decide.EndExpired:     e.endExpired,
-		decide.Expire:         e.expire,
-		decide.Due:            byCause(dc.transitionDurably),
-		decide.TryStart:       only(dc.tryStart),
-		decide.Begin:          only(s.startOperation),
-		decide.LeaveToPerson:  s.parentFailed,
-		decide.Trail:          only(dc.trail),
-		decide.FinishOptional: byCause(e.endTrailing),
-		decide.FollowWork:     only(dc.followWork),
-		decide.NoteStall:      only(f.recordStall),
-		decide.EndStalled:     only(f.endStalled),
-		decide.LeaveWork:      only(dc.leaveWork),
+// runCallbacks runs the functions that wait for the reconcile of an operation.
+func (rc *reconciler) runCallbacks(id statefs.ID) {
+	op := rc.operation(id)
+	for _, fn := range rc.pendingCallbacks.take(id) {
+		fn(op)
 	}
 }
 
-func (dc *decisions) stopWork(op *operation, r *request, answer decide.Answer) error {
-	dc.requests.stopWork(op, r, answer)
-	return dc.checkStopped(op)
-}
+// immediateRetries is how many consecutive reconciles after a moved marker run without a delay.
+const immediateRetries = 3
 
-// markers returns the markers of a MarkersSeen.
-func (x seen) markers() []statefs.State {
-	o, _ := x.Observation.(decide.MarkersSeen)
-	return o.States
-}
-
-// leaveWork stops the work with the daemon, or leaves it to its keeper.
-func (dc *decisions) leaveWork(op *operation) error {
-	if op.run != nil {
-		op.run.Stop(dc.detaching.Load())
+// moveDelay returns the delay before the next reconcile after n in a row that found the marker being moved. The
+// first retries come immediately, since a rename takes microseconds. Then the delay doubles up to retryInterval,
+// so that a rename which keeps failing does not keep a processor and the disk busy.
+func moveDelay(n int) time.Duration {
+	if n <= immediateRetries {
+		return 0
 	}
-	dc.ends.endOptionalSteps(op, func(r *work.Run) { r.Stop(dc.detaching.Load()) })
-	return nil
+	return min(time.Millisecond<<min(n-immediateRetries-1, 16), retryInterval)
 }
 
-// removeDuplicateMarkers removes markers that were created beside the daemon's own. A marker that
-// is being renamed can be seen under both names. Two markers exist only if the names have different
-// identities, or the same identity and a link count of two.
-func (m *markers) removeDuplicateMarkers(op *operation, x seen, _ decide.Answer) error {
-	for _, state := range x.markers() {
-		if state == op.state {
-			continue
+// failingOperations tracks the operations whose reconcile fails. Each error is logged once, and so
+// is the recovery from it. Running out of file descriptors affects all operations at once and is
+// logged once a minute.
+type failingOperations struct {
+	logger   *slog.Logger
+	mu       sync.Mutex
+	byID     map[statefs.ID]*failingEntry
+	warnedAt time.Time // when running out of file descriptors was last logged
+}
+
+// failingEntry is a failing operation with a flag for whether its error was logged.
+type failingEntry struct {
+	api.FailingOperation
+	logged bool
+}
+
+// failed records that a reconcile failed.
+func (t *failingOperations) failed(id statefs.ID, err error, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	known := t.byID[id]
+	if known == nil {
+		known = &failingEntry{FailingOperation: api.FailingOperation{ID: id, Since: now}}
+		t.byID[id] = known
+	}
+	known.Tries++
+	if known.Error == err.Error() {
+		return
+	}
+	known.Error, known.logged = err.Error(), !machine.OutOfFiles(err)
+	if !known.logged {
+		if t.warnedAt.IsZero() || now.Sub(t.warnedAt) >= warnInterval {
+			t.warnedAt = now
+			t.logger.Warn("operations wait for free file descriptors, retrying every second", "id", id, "error", err)
 		}
-		ours, _, err := m.owner.Identify(statefs.MarkerName(op.id(), op.state))
-		if err != nil {
-			return errMoved
-		}
-		other, names, err := m.owner.Identify(statefs.MarkerName(op.id(), state))
-		if err != nil {
-			continue
-		}
-		if ours.Same(other) && names < 2 {
-			return errMoved
-		}
-		if known := op.shown.Marker; !ours.Same(known) && other.Same(known) {
-			// The daemon's marker was moved and another file was put in its place: the move counts.
-			if err := m.commit(op.id(), change{from: op.state}, removeExtra); err != nil {
-				return err
-			}
-			return errMoved
-		}
-		m.counters.putBack.Add(1)
-		m.logger.Warn("second marker removed", "id", op.id(), "marker", state, "state", op.state)
-		if err := m.commit(op.id(), change{from: state}, removeExtra); err != nil {
-			return err
-		}
+		return
 	}
-	return nil
+	t.logger.Error("reconcile failed, retrying every second", "id", id, "error", err)
 }
 
-// acceptMove takes over a marker that a person has moved already, as the transition that the move requests. The
-// reconcile makes it durable at its end.
-func (dc *decisions) acceptMove(op *operation, x seen, answer decide.Answer) error {
-	if to := x.markers(); len(to) > 0 { // not at a start
-		dc.logger.Info("marker moved manually", "id", op.id(), "from", op.state, "to", to[0])
+// succeeded records that a reconcile succeeded.
+func (t *failingOperations) succeeded(id statefs.ID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if known := t.byID[id]; known != nil {
+		delete(t.byID, id)
+		if !known.logged {
+			return
+		}
+		t.logger.Info("reconcile succeeded after failures", "id", id, "tries", known.Tries, "since", known.Since.Format(statefs.StampFormat))
 	}
-	switch answer.Effect { //nolint:exhaustive // the others need nothing more
-	case decide.AcceptRetry:
-		return dc.acceptRetry(op, x, answer)
-	case decide.WaitAgain:
-		return dc.requests.returnToWaiting(op, answer)
-	case decide.AcceptStop:
-		op.run.Pause()
-	}
-	if answer.Line != "" {
-		dc.logLine(op, answer.Line)
-	}
-	if err := dc.takeOverMove(op, answer.Cause); err != nil || answer.Effect != decide.AcceptStart {
-		return err
-	}
-	return dc.starts.recordInterruption(op)
 }
 
-func (dc *decisions) takeOverMove(op *operation, cause statefs.Cause) error {
-	if err := op.rec.Apply(op.state, cause, dc.owner.Now()); err != nil {
-		return err
-	}
-	dc.enterState(op, op.rec.Status)
-	return nil
-}
+// maxFailingListed limits the list: a single cause mostly affects all operations at once.
+const maxFailingListed = 20
 
-// acceptRetry restarts an operation whose marker a person moved to queued, or moves the marker back if a retry is
-// refused.
-func (dc *decisions) acceptRetry(op *operation, x seen, answer decide.Answer) error {
-	if _, err := acts.Check(nil, op.rec, op.state, statefs.Retry, statefs.Args{}); err != nil && op.rec.Lost() {
-		dc.requests.refuse(op, statefs.Retry, err)
-		return dc.markers.undoMove(op, x, answer)
-	}
-	other, err := dc.requests.retryUnlessEqual(op, func() error {
-		dc.requests.clearFailure(op.rec)
-		return dc.takeOverMove(op, answer.Cause)
+// list returns the operations that have failed longest, at most maxFailingListed.
+func (t *failingOperations) list() []api.FailingOperation {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	found := slices.SortedFunc(maps.Values(t.byID), func(a, b *failingEntry) int {
+		if order := a.Since.Compare(b.Since); order != 0 {
+			return order
+		}
+		return strings.Compare(a.ID.String(), b.ID.String())
 	})
-	if other == nil || err != nil {
-		return err
+	out := make([]api.FailingOperation, 0, min(len(found), maxFailingListed))
+	for _, known := range found[:cap(out)] {
+		out = append(out, known.FailingOperation)
 	}
-	dc.logLine(op, lineEqual(other.ID))
-	return dc.markers.undoMove(op, x, answer)
-}
-
-// undoMove moves a marker back after a rename that corresponds to no request.
-func (m *markers) undoMove(op *operation, x seen, _ decide.Answer) error {
-	moved := x.markers()[0]
-	m.counters.putBack.Add(1)
-	m.logger.Warn("marker put back: this move is not a request", "id", op.id(), "from", op.state, "to", moved)
-	return m.commit(op.id(), change{from: moved, to: op.state}, moveMarker)
+	return out
 }

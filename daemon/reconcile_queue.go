@@ -1,23 +1,35 @@
 package daemon
 
 import (
-	"log/slog"
-	"maps"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/jobdir/jobdir/daemon/decide"
-	"github.com/jobdir/jobdir/daemon/live"
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/statefs/api"
-	"github.com/jobdir/jobdir/statefs/machine"
 )
+
+// watchKey is the key by which the watch merges events of jobs/: an operation, one of its names, and whether
+// the name left the folder.
+type watchKey struct {
+	id    statefs.ID
+	names statefs.NameSet
+	gone  bool
+}
+
+func (k watchKey) asGone() watchKey {
+	k.gone = true
+	return k
+}
+
+// isMarkerGone reports whether an event says that a marker left the folder.
+func (k watchKey) isMarkerGone() bool { return k.gone && k.names&^statefs.AllMarkers == 0 }
 
 // maxReconciles limits how many operations are reconciled concurrently. A reconcile may wait for
 // the disk, and more concurrent syncs than this only wait longer.
 const maxReconciles = 64
+
+// retryInterval is the delay before an operation is reconciled again after an error that may go
+// away, such as a full disk.
+const retryInterval = time.Second
 
 // reconcileQueue runs reconcile for each enqueued operation, never twice at a time for the same
 // one. Enqueueing an operation while its reconcile runs causes one more reconcile afterwards, so no
@@ -34,19 +46,6 @@ type reconcileQueue struct {
 	closed  bool
 	group   sync.WaitGroup
 	idle    *sync.Cond // on mu: there may be no worker left
-}
-
-// immediateRetries is how many consecutive reconciles after a moved marker run without a delay.
-const immediateRetries = 3
-
-// moveDelay returns the delay before the next reconcile after n in a row that found the marker being moved. The
-// first retries come immediately, since a rename takes microseconds. Then the delay doubles up to retryInterval,
-// so that a rename which keeps failing does not keep a processor and the disk busy.
-func moveDelay(n int) time.Duration {
-	if n <= immediateRetries {
-		return 0
-	}
-	return min(time.Millisecond<<min(n-immediateRetries-1, 16), retryInterval)
 }
 
 // queuedReconcile is a pending or running reconcile, and the names that were enqueued for it.
@@ -182,111 +181,4 @@ func (l *reconcileQueue) close() {
 	}
 	l.mu.Unlock()
 	l.group.Wait()
-}
-
-// submitListener hands what this process submits and requests to the daemon, without the round trip of
-// an event. The event comes later and finds nothing to do. Until the daemon is ready, only events count.
-type submitListener struct{ core *core }
-
-// Expect implements statefs.SubmitListener.
-func (l submitListener) Expect(recs ...*statefs.Record) { l.core.live.Announce(expectations(recs)...) }
-
-// Announce implements statefs.SubmitListener. Lists and counts have the operation from now on.
-func (l submitListener) Announce(rec *statefs.Record) {
-	if isClosed(l.core.ready) {
-		shown := (&live.Snapshot{ID: rec.ID, Place: live.Place{Standing: decide.Arriving}}).Next(rec, rec.Status)
-		l.core.queueQuota.settle(func() { l.core.live.Announce(shown) }, rec)
-		l.core.ownSubmits.set(rec.ID, true)
-	}
-}
-
-// Withdraw implements statefs.SubmitListener.
-func (l submitListener) Withdraw(recs ...*statefs.Record) {
-	l.core.queueQuota.settle(func() {
-		for _, rec := range recs {
-			l.core.live.Withdraw(rec.ID)
-			l.core.ownSubmits.take(rec.ID)
-		}
-	}, recs...)
-	l.core.admission.admit()
-}
-
-// Created implements statefs.SubmitListener.
-func (l submitListener) Created(name statefs.Name) {
-	if isClosed(l.core.ready) {
-		l.core.reconcileQueue.enqueueNames(name.ID, name.Bit())
-	}
-}
-
-// failingEntry is a failing operation with a flag for whether its error was logged.
-type failingEntry struct {
-	api.FailingOperation
-	logged bool
-}
-
-// failingOperations tracks the operations whose reconcile fails. Each error is logged once, and so
-// is the recovery from it. Running out of file descriptors affects all operations at once and is
-// logged once a minute.
-type failingOperations struct {
-	logger   *slog.Logger
-	mu       sync.Mutex
-	byID     map[statefs.ID]*failingEntry
-	warnedAt time.Time // when running out of file descriptors was last logged
-}
-
-// failed records that a reconcile failed.
-func (t *failingOperations) failed(id statefs.ID, err error, now time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	known := t.byID[id]
-	if known == nil {
-		known = &failingEntry{FailingOperation: api.FailingOperation{ID: id, Since: now}}
-		t.byID[id] = known
-	}
-	known.Tries++
-	if known.Error == err.Error() {
-		return
-	}
-	known.Error, known.logged = err.Error(), !machine.OutOfFiles(err)
-	if !known.logged {
-		if t.warnedAt.IsZero() || now.Sub(t.warnedAt) >= warnInterval {
-			t.warnedAt = now
-			t.logger.Warn("operations wait for free file descriptors, retrying every second", "id", id, "error", err)
-		}
-		return
-	}
-	t.logger.Error("reconcile failed, retrying every second", "id", id, "error", err)
-}
-
-// succeeded records that a reconcile succeeded.
-func (t *failingOperations) succeeded(id statefs.ID) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if known := t.byID[id]; known != nil {
-		delete(t.byID, id)
-		if !known.logged {
-			return
-		}
-		t.logger.Info("reconcile succeeded after failures", "id", id, "tries", known.Tries, "since", known.Since.Format(statefs.StampFormat))
-	}
-}
-
-// maxFailingListed limits the list: a single cause mostly affects all operations at once.
-const maxFailingListed = 20
-
-// list returns the operations that have failed longest, at most maxFailingListed.
-func (t *failingOperations) list() []api.FailingOperation {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	found := slices.SortedFunc(maps.Values(t.byID), func(a, b *failingEntry) int {
-		if order := a.Since.Compare(b.Since); order != 0 {
-			return order
-		}
-		return strings.Compare(a.ID.String(), b.ID.String())
-	})
-	out := make([]api.FailingOperation, 0, min(len(found), maxFailingListed))
-	for _, known := range found[:cap(out)] {
-		out = append(out, known.FailingOperation)
-	}
-	return out
 }

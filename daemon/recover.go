@@ -5,12 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/jobdir/jobdir/daemon/decide"
+	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/daemon/keeper"
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/files"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
 // recovery brings the storage in order at a start.
@@ -64,6 +73,25 @@ func (rv *recovery) recover(ctx context.Context) error {
 	rv.starts.heldCommands = nil
 	rv.openHistoryQueries(ctx)
 	return rv.owner.SyncAll()
+}
+
+// awaitKeepers waits until all keepers have answered or died. Then it ends the commands that belong
+// to no operation, and allows the operations that existed at the start to begin. It also returns
+// when ctx ends.
+func (rv *recovery) awaitKeepers(ctx context.Context) {
+	if rv.starts.awaitingKeepers.Load() == nil {
+		return
+	}
+	select {
+	case <-rv.config.Keepers.Settled():
+	case <-ctx.Done():
+		return
+	}
+	if err := rv.endUnwantedCommands(rv.starts.workHost.HeldCommands()); err != nil {
+		rv.fail(err)
+		return
+	}
+	rv.starts.awaitingKeepers.Store(nil)
 }
 
 // recoverCutOff completes what a crash cut off: submits of lists, requests, and deliveries.
@@ -173,6 +201,53 @@ func (rv *recovery) recordsWithoutMarker(present map[statefs.ID]bool, safe bool)
 	return lost, nil
 }
 
+// lostMarker is a live record whose marker a start did not find, and the file that is its marker, "" for none.
+type lostMarker struct {
+	rec   *statefs.Record
+	place decide.Place
+	file  string
+}
+
+// findLostMarkers searches for markers that were renamed while no daemon ran: to the bare ID, to an
+// unknown ending, or to a name of another operation, where the creation time in the first line
+// shows the owner.
+func (rv *recovery) findLostMarkers(recs []*statefs.Record, listing statefs.Listing) (lost []lostMarker, err error) {
+	renamed := make(map[statefs.ID]string)
+	for _, e := range listing.Unknown {
+		renamed[e.ID] = e.File
+	}
+	foreign := rv.markers.overwrittenMarkers(listing.Markers)
+	for _, rec := range recs {
+		l := lostMarker{rec, decide.Misnamed, renamed[rec.ID]}
+		if l.file == "" {
+			if l.file, err = bareMarker(rv.owner.JobsDir(), rec.ID); err != nil {
+				return nil, err
+			}
+		}
+		if l.file == "" {
+			l.place, l.file = decide.Misplaced, foreign[rec.CreatedAt.UnixMicro()]
+		}
+		if l.file == "" {
+			l.place = decide.Nowhere
+		}
+		lost = append(lost, l)
+	}
+	return lost, nil
+}
+
+// bareMarker returns the name of a file that is named by the bare ID, which means that the ending of
+// a marker was cut off; "" for none. Listings do not contain such names.
+func bareMarker(jobsDir string, id statefs.ID) (file string, err error) {
+	info, err := os.Lstat(filepath.Join(jobsDir, id.String()))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", nil
+	case err != nil || !info.Mode().IsRegular():
+		return "", err
+	}
+	return id.String(), nil
+}
+
 // addUnlisted adds the operations whose submit was cut off after the marker to the cached list of
 // live operations. The reconciles have taken them over by then; the other markers are foreign, and
 // in the list they would count as the daemon's.
@@ -216,18 +291,6 @@ func confirmLost(ctx context.Context, owner *statefs.Owner, lost []*statefs.Reco
 		}
 	}
 	return still, nil
-}
-
-// markerOf returns the state that the marker of a record must have; a terminal state means no
-// marker.
-func markerOf(rec *statefs.Record) statefs.State {
-	switch {
-	case rec.Trailing:
-		return statefs.Trailing
-	case rec.Next.Live():
-		return rec.Next
-	}
-	return rec.Status
 }
 
 // settleLost puts back the markers that were renamed while no daemon ran, and ends the operations whose marker was
@@ -296,4 +359,136 @@ func (rv *recovery) cancelLost(rec *statefs.Record, answer decide.Answer) error 
 	}
 	rv.logger.Warn("cancelling an operation whose marker was removed while no daemon ran", "id", rec.ID)
 	return rv.ends.finishAs(op, answer.Cause)
+}
+
+// endUnwantedCommands ends the commands in held that no operation needs: those of an earlier run,
+// and those of an operation that has ended, was moved manually or is gone. It waits for their end,
+// because the next run of the same operation is about to start.
+func (rv *recovery) endUnwantedCommands(held map[statefs.ID][]keeper.HeldCommand) error {
+	var unwanted []keeper.Running
+	for id, held := range held {
+		runs, err := rv.wantedRuns(id)
+		if err != nil {
+			return err
+		}
+		for _, h := range held {
+			if slices.Contains(runs, h.Key.Run) || slices.Contains(runs, anyRun) {
+				continue
+			}
+			if p, ok := rv.config.Keepers.Find(h.Key, ""); ok {
+				unwanted = append(unwanted, p)
+				rv.logger.Info("ending a command of an earlier daemon: its run is over", "command", h.Key, "pid",
+					h.PID, "ended", h.Ended)
+			}
+		}
+	}
+	work.EndCommands(unwanted...)
+	return nil
+}
+
+// anyRun means all runs instead of the number of one.
+const anyRun = -1
+
+// wantedRuns returns the numbers of the runs whose commands must continue.
+func (rv *recovery) wantedRuns(id statefs.ID) (runs []int, err error) {
+	sight, err := rv.owner.ObserveAll(id)
+	if err != nil {
+		return nil, err
+	}
+	rec, err := rv.owner.ReadRecord(id)
+	if errors.Is(err, statefs.ErrNewerVersion) || isTransient(err) {
+		return []int{anyRun}, nil // the operation is left alone with its commands, or its reconcile tries again
+	}
+	if err != nil || rec.Status.Terminal() && !rec.Trailing || len(sight.States) == 0 {
+		return nil, nil //nolint:nilerr // the reconcile reports the reason; without a record no command continues
+	}
+	state := sight.States[0]
+	if len(sight.States) > 1 {
+		state = rv.owner.ChooseMarker(id, sight.States, rec)
+	}
+	for _, s := range rec.Steps {
+		if s.Optional && s.Status == steps.Running {
+			runs = append(runs, s.Run)
+		}
+	}
+	if !rec.Trailing && mayHaveCommands(rec, statefs.InterpretMarker(rec, state)) {
+		runs = append(runs, runNumber(rec))
+	}
+	return runs, nil
+}
+
+// endHeldCommands ends the commands that keepers hold for an operation that ends now.
+func (rv *recovery) endHeldCommands(id statefs.ID) {
+	var commands []keeper.Running
+	for _, h := range rv.starts.heldCommands[id] {
+		if p, ok := rv.config.Keepers.Find(h.Key, ""); ok {
+			commands = append(commands, p)
+		}
+	}
+	work.EndCommands(commands...)
+}
+
+// indexMissedEnds indexes the operations that ended just before the last daemon did. The list of
+// live operations names every operation that ended since the last sync of the index, so nothing
+// else of the history is read. safe reports that the list may be shortened. Operations with a
+// marker stay in the list; the reconcile that removes the marker indexes them.
+func (rv *recovery) indexMissedEnds(ctx context.Context, present map[statefs.ID]bool) (safe bool, err error) {
+	ids, _, err := rv.owner.Live.Listed()
+	if err != nil {
+		rv.logger.Warn("the last ended operations may be missing in the history until its index is rebuilt", "error", err)
+	}
+	maps.DeleteFunc(ids, func(id statefs.ID, _ bool) bool { return present[id] })
+	if err := rv.indexAllEnded(ids); err != nil {
+		return false, err
+	}
+	err = rv.history.Sync(ctx)
+	if errors.Is(err, history.ErrNotReady) {
+		return false, nil // the history has reported why
+	}
+	return err == nil, err
+}
+
+// indexAllEnded runs indexEnded for many operations concurrently, because each record must be read.
+func (rv *recovery) indexAllEnded(ids map[statefs.ID]bool) error {
+	next := make(chan statefs.ID)
+	var failed error
+	var once sync.Once
+	var workers sync.WaitGroup
+	for range 2 * runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			for id := range next {
+				if err := rv.indexEnded(id); err != nil {
+					once.Do(func() { failed = err })
+				}
+			}
+		})
+	}
+	for id := range ids {
+		next <- id
+	}
+	close(next)
+	workers.Wait()
+	return failed
+}
+
+// indexBuildWait is how long the start waits for the index to be built. A small index is complete
+// when the daemon is ready; a large one does not delay serving.
+const indexBuildWait = 500 * time.Millisecond
+
+// openHistoryQueries enables queries of the history, after the operations that the start found are
+// indexed.
+func (rv *recovery) openHistoryQueries(ctx context.Context) {
+	rv.history.CaughtUp()
+	late := time.NewTimer(indexBuildWait)
+	defer late.Stop()
+	if rv.history.Ready() != nil {
+		select {
+		case <-rv.history.Built():
+		case <-late.C:
+		case <-ctx.Done():
+		}
+	}
+	if err := rv.history.Resume(ctx); err != nil && !errors.Is(err, history.ErrNotReady) {
+		rv.logger.Error("interrupted deletion not completed; the next start retries", "error", err)
+	}
 }

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -266,4 +267,24 @@ func (q *requests) requestedPriority(op *operation, r *request) (int, error) {
 		return 0, fmt.Errorf("priority %d is not from %d to %d", p, -statefs.MaxPriority, statefs.MaxPriority)
 	}
 	return *args.Priority, nil
+}
+
+// requestCancel makes the cancel request that the removal of a marker means, and takes it. The
+// marker exists again until the work has ended, so without the request the next daemon would not
+// know of the cancel. If the request cannot be made, the cancel is carried out all the same.
+func (q *requests) requestCancel(op *operation) statefs.TakenRequest {
+	taken := statefs.TakenRequest{ID: op.id(), Action: statefs.Cancel}
+	err := q.owner.Request(context.Background(), op.id(), statefs.Cancel, nil)
+	if err == nil {
+		var t statefs.TakenRequest
+		var ok bool
+		if t, ok, err = q.owner.Requests.Take(op.id(), statefs.Cancel); ok {
+			return t
+		}
+	}
+	if err != nil {
+		q.logger.Warn("cancel not recorded; it is lost if the daemon ends before the work", "id",
+			op.id(), "error", err)
+	}
+	return taken
 }

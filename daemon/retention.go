@@ -3,8 +3,6 @@ package daemon
 import (
 	"context"
 	"errors"
-	"maps"
-	"runtime"
 	"sync"
 	"time"
 
@@ -19,107 +17,6 @@ type retention struct {
 	pruneMu sync.Mutex // one prune at a time
 }
 
-// recoverStop ensures that an operation which waits for a person is in the feed.
-func (rc *reconciler) recoverStop(op *operation) {
-	switch {
-	case op.state != statefs.FailedManual:
-	case op.rec.Status != statefs.FailedManual:
-		// A crash interrupted the transition, or another process moved the marker. The record is
-		// updated as well: otherwise the next start would number the stop again.
-		if err := op.rec.Apply(op.rec.Status, statefs.CauseNeedsPerson, rc.owner.Now()); err != nil {
-			op.rec.Status = statefs.FailedManual
-		}
-		op.feed.stopUnnumbered, op.unsaved = true, true
-	case op.rec.NeedsPersonSeq == 0:
-		op.feed.stopUnnumbered, op.unsaved = true, true
-	default:
-		rc.history.Stopped(op.rec, 0)
-	}
-}
-
-// indexMissedEnds indexes the operations that ended just before the last daemon did. The list of
-// live operations names every operation that ended since the last sync of the index, so nothing
-// else of the history is read. safe reports that the list may be shortened. Operations with a
-// marker stay in the list; the reconcile that removes the marker indexes them.
-func (rv *recovery) indexMissedEnds(ctx context.Context, present map[statefs.ID]bool) (safe bool, err error) {
-	ids, _, err := rv.owner.Live.Listed()
-	if err != nil {
-		rv.logger.Warn("the last ended operations may be missing in the history until its index is rebuilt", "error", err)
-	}
-	maps.DeleteFunc(ids, func(id statefs.ID, _ bool) bool { return present[id] })
-	if err := rv.indexAllEnded(ids); err != nil {
-		return false, err
-	}
-	err = rv.history.Sync(ctx)
-	if errors.Is(err, history.ErrNotReady) {
-		return false, nil // the history has reported why
-	}
-	return err == nil, err
-}
-
-// indexAllEnded runs indexEnded for many operations concurrently, because each record must be read.
-func (rv *recovery) indexAllEnded(ids map[statefs.ID]bool) error {
-	next := make(chan statefs.ID)
-	var failed error
-	var once sync.Once
-	var workers sync.WaitGroup
-	for range 2 * runtime.GOMAXPROCS(0) {
-		workers.Go(func() {
-			for id := range next {
-				if err := rv.indexEnded(id); err != nil {
-					once.Do(func() { failed = err })
-				}
-			}
-		})
-	}
-	for id := range ids {
-		next <- id
-	}
-	close(next)
-	workers.Wait()
-	return failed
-}
-
-// indexEnded indexes a finished operation that is not in the index yet.
-func (c *core) indexEnded(id statefs.ID) error {
-	if _, has, err := c.history.Find(id); err != nil || has {
-		return nil //nolint:nilerr // the index is being built and will find it
-	}
-	rec, err := c.owner.ReadEnded(id)
-	if err != nil || rec == nil {
-		return nil //nolint:nilerr // readers of the record report it
-	}
-	if rec.FinishedSeq == 0 {
-		if err := c.history.NumberOld(rec); err != nil {
-			return err
-		}
-	}
-	c.history.Ended(rec)
-	return nil
-}
-
-// indexBuildWait is how long the start waits for the index to be built. A small index is complete
-// when the daemon is ready; a large one does not delay serving.
-const indexBuildWait = 500 * time.Millisecond
-
-// openHistoryQueries enables queries of the history, after the operations that the start found are
-// indexed.
-func (rv *recovery) openHistoryQueries(ctx context.Context) {
-	rv.history.CaughtUp()
-	late := time.NewTimer(indexBuildWait)
-	defer late.Stop()
-	if rv.history.Ready() != nil {
-		select {
-		case <-rv.history.Built():
-		case <-late.C:
-		case <-ctx.Done():
-		}
-	}
-	if err := rv.history.Resume(ctx); err != nil && !errors.Is(err, history.ErrNotReady) {
-		rv.logger.Error("interrupted deletion not completed; the next start retries", "error", err)
-	}
-}
-
 // trimLiveList shortens the list of live operations. First it syncs the index, because the
 // operations that the list drops must be there.
 func (k *retention) trimLiveList(ctx context.Context) error {
@@ -127,29 +24,6 @@ func (k *retention) trimLiveList(ctx context.Context) error {
 		return nil //nolint:nilerr // the history has reported it; the list is not shortened
 	}
 	return k.owner.Live.Trim()
-}
-
-// withOperation runs fn while no other reconcile of the operation runs, and returns its error. op
-// is nil if the daemon does not manage the operation.
-func (e *ends) withOperation(ctx context.Context, id statefs.ID, fn func(op *operation) error) error {
-	done := make(chan error, 1)
-	e.atReconcile(id, func(op *operation) { done <- e.failOnSyncError(fn(op)) })
-	select {
-	case err := <-done:
-		return err
-	case <-e.stopped:
-		return ErrStopped
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// runCallbacks runs the functions that wait for the reconcile of an operation.
-func (rc *reconciler) runCallbacks(id statefs.ID) {
-	op := rc.operation(id)
-	for _, fn := range rc.pendingCallbacks.take(id) {
-		fn(op)
-	}
 }
 
 // Pin protects an operation, live or finished, from pruning and deletion, or removes the
@@ -285,42 +159,4 @@ func (k *retention) runPruning(ctx context.Context) {
 	if k.awaitReady(ctx) == nil && prune() {
 		k.repeat(ctx, every, prune)
 	}
-}
-
-const (
-	// maxCorrection is how far the clock may be set forward between two calls without counting as a jump.
-	maxCorrection = time.Minute
-	// jumpTrustDelay is how long the clock must stay ahead after a jump before it is believed.
-	jumpTrustDelay = 24 * time.Hour
-)
-
-// retentionClock decides what has expired. It follows the clock of the machine, but ignores a
-// forward jump for a day: otherwise everything would expire, and be deleted, before a person sets
-// the clock right. A backward jump is believed: it only keeps things longer.
-//
-// A jump is noticed by comparison with the uptime of the daemon, which no setting of the clock
-// changes. Jumps before the daemon started go unnoticed. A sleep of the machine counts as a jump, so
-// after it things expire a day later.
-type retentionClock struct {
-	mu        sync.Mutex
-	startedAt time.Time // when the daemon started, by the believed clock; zero before the first call
-	jumped    bool
-	jumpedAt  time.Duration // the uptime when the jump was noticed
-}
-
-// now returns the time for retention decisions. clock is the time of the machine, ran the uptime of
-// the daemon.
-func (s *retentionClock) now(clock time.Time, ran time.Duration) time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	began := clock.Round(0).Add(-ran) // without the monotonic reading
-	ahead := began.Sub(s.startedAt)
-	switch {
-	case s.startedAt.IsZero(), ahead <= maxCorrection, s.jumped && ran-s.jumpedAt >= jumpTrustDelay:
-		s.startedAt, s.jumped = began, false
-		return clock
-	case !s.jumped:
-		s.jumped, s.jumpedAt = true, ran
-	}
-	return s.startedAt.Add(ran)
 }

@@ -1,12 +1,10 @@
 package daemon
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,26 +13,15 @@ import (
 	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
-	"github.com/jobdir/jobdir/stream"
 )
 
 // A required step is a run of its operation (docs/adr/0019). The code for steps is in these files:
 //
-//	steps.go          which step a run executes, what its end means, and what follows: the next step, a gate, the end
+//	steps.go          conditions, and the begin of a step: its run, or a gate that waits for a person
+//	finish.go         what the end of a run means for its step
+//	carry_out.go      what follows a step: the next one, the queue, a gate, the end
 //	step_actions.go   requests by people: retry, skip, set, approve, reject
 //	optional_step.go  optional steps, which run beside and after the others
-
-// progressNow returns the progress of an operation by its step statuses, which are newer than said,
-// the last report of its run.
-func progressNow(rec *statefs.Record, said statefs.Progress) *statefs.Progress {
-	finished, all := steps.Progress(rec.Steps)
-	total := int64(all)
-	now := &statefs.Progress{Done: int64(finished), Total: &total, Phase: rec.Phase, At: said.At}
-	if at := rec.CurrentStep(); at != nil && said.Step != nil && said.Step.Name == at.Name {
-		now.Step = said.Step
-	}
-	return now
-}
 
 // noteMilestone sets the phase of an operation to the milestone that its steps have reached, also
 // in its progress.
@@ -49,31 +36,6 @@ func noteMilestone(rec *statefs.Record, def *catalog.Definition) {
 		progress.Phase = rec.Phase
 		rec.Progress = &progress
 	}
-}
-
-// currentWork returns the definition by which an operation works now: that of its job, or that of
-// its current step. A gate has none.
-func (c *core) currentWork(rec *statefs.Record) (*catalog.Definition, catalog.Params, error) {
-	def, params, err := c.definition(rec)
-	at := rec.CurrentStep()
-	if err != nil || at == nil {
-		return def, params, err
-	}
-	def, err = stepWork(def, at.Name)
-	return def, params, err
-}
-
-func stepWork(def *catalog.Definition, name string) (*catalog.Definition, error) {
-	step := def.Step(name)
-	if step == nil || step.Work == nil {
-		return nil, fmt.Errorf("job %s has no work for a step %q", def.Address(), name)
-	}
-	return step.Work, nil
-}
-
-// stepNumber returns the number of a step, from 1.
-func stepNumber(list []steps.Step, name string) int {
-	return 1 + slices.IndexFunc(list, func(s steps.Step) bool { return s.Name == name })
 }
 
 // stepLine is the log line with which a step begins.
@@ -144,67 +106,6 @@ func (s *starts) logSkipped(op *operation, names []string) {
 		at := steps.Find(op.rec.Steps, name)
 		s.logLine(op, fmt.Sprintf("%s: skipped, %s", stepLine(op.rec, at), at.Reason))
 	}
-}
-
-// stepAhead is what follows in an operation with steps.
-type stepAhead struct {
-	def     *catalog.Definition
-	params  catalog.Params
-	skipped []string
-}
-
-// advanceQueued advances the steps of a queued operation. It returns true if the operation no
-// longer belongs in the queue: it is at a gate, all steps are done, or a step failed.
-func (dc *decisions) advanceQueued(op *operation) (elsewhere bool, err error) {
-	if len(op.rec.Steps) == 0 {
-		return false, nil
-	}
-	def, params, err := dc.definition(op.rec)
-	if err != nil {
-		return false, nil //nolint:nilerr // its start fails too and reports the error
-	}
-	move, skipped, err := dc.starts.passSkippedSteps(op, def, params)
-	if err != nil {
-		return true, dc.starts.leaveStepToPerson(op, err, "manual")
-	}
-	if len(skipped) > 0 {
-		noteMilestone(op.rec, def)
-		if err := dc.persist(op); err != nil {
-			return true, err
-		}
-		dc.starts.logSkipped(op, skipped)
-	}
-	answer, err := dc.ask(op, seen{Observation: decide.StepReached{Move: move}, ahead: stepAhead{def: def}})
-	return answer.Effect != decide.None, err
-}
-
-// nextStep goes on after a step that is done. If the next step needs the same lane and limits it
-// begins at once; otherwise the operation goes to the queue, to the gate or to its end.
-func (dc *decisions) nextStep(op *operation) error {
-	def, params, err := dc.definition(op.rec)
-	if isTransient(err) {
-		return err
-	}
-	lane, limits := op.rec.Lane, op.rec.Limits
-	if ended := op.run.Step(); ended != nil {
-		lane, limits = op.rec.LaneAndLimitsFor(steps.Find(op.rec.Steps, ended.Name))
-	}
-	var move steps.Move
-	var skipped []string
-	if err == nil {
-		move, skipped, err = dc.starts.passSkippedSteps(op, def, params)
-	}
-	if err != nil {
-		return dc.starts.leaveStepToPerson(op, err, "manual")
-	}
-	noteMilestone(op.rec, def)
-	nextLane, nextLimits := op.rec.LaneAndLimits()
-	reached := decide.StepReached{Move: move, Done: true, SamePlaces: nextLane == lane && equalSets(limits, nextLimits)}
-	answer := decide.Decide(dc.snapshot(op), reached, dc.env(op))
-	if answer.Effect != decide.BeginStep { // which logs them once its record is durable
-		dc.starts.logSkipped(op, skipped)
-	}
-	return dc.carryOut(op, seen{ahead: stepAhead{def, params, skipped}}, answer)
 }
 
 // beginNextStep begins the next step with the lane and limits of the finished step.
@@ -311,47 +212,6 @@ func (s *starts) settleMove(op *operation) error {
 	return s.persist(op)
 }
 
-func equalSets(a, b []string) bool {
-	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
-}
-
-// applyStepEnd records in a step how its run ended. It is called once per run, before the record is
-// written.
-func (f *finisher) applyStepEnd(rec *statefs.Record, r *work.Run, cause statefs.Cause) {
-	rec.Steps = steps.Clone(rec.Steps)
-	at := steps.Find(rec.Steps, r.StepName())
-	if at == nil {
-		return
-	}
-	at.EndedAt, at.LogTo = new(r.Outcome().EndedAt(at.StartedAt, f.owner.Now())), logSize(r.LogPath())
-	change, verdict := stepCauses[cause]
-	if !verdict {
-		change = steps.CauseCutOff
-	}
-	if change == steps.CauseDone {
-		at.Outputs, at.ErrorCode, at.ErrorMessage = r.Report().Members(r.Step().Outputs), "", ""
-	} else if rec.Error != nil {
-		at.ErrorCode, at.ErrorMessage = rec.Error.Code, rec.Error.Message
-	}
-	if change != steps.CauseDone && rec.RedoFrom == r.Number()+1 {
-		at.RedoFrom = rec.RedoFrom
-	}
-	if change == steps.CauseCutOff {
-		at.ErrorCode, at.ErrorMessage = "", ""
-	}
-	if err := at.Apply(change); err != nil {
-		f.logger.Error("the end of a step does not fit its status", "id", rec.ID, "step", at.Name, "error", err)
-	}
-}
-
-// stepCauses maps the cause of an operation's transition to that of its step; on any other cause
-// the step is cut off.
-var stepCauses = map[statefs.Cause]steps.Cause{
-	statefs.CauseDone: steps.CauseDone, statefs.CauseRetryLater: steps.CauseRetryLater,
-	statefs.CauseRescued:     steps.CauseRetryLater,
-	statefs.CauseNeedsPerson: steps.CauseNeedsPerson,
-}
-
 // cutOffStep records that the current step of an operation is no longer running and has no result.
 func cutOffStep(rec *statefs.Record, now time.Time) {
 	at := rec.CurrentStep()
@@ -362,26 +222,6 @@ func cutOffStep(rec *statefs.Record, now time.Time) {
 	at = rec.CurrentStep()
 	at.EndedAt = &now
 	_ = at.Apply(steps.CauseCutOff) // a running step can be cut off
-}
-
-// matchErrorPattern finds the first error pattern of the job that matches the output of the work,
-// changes the error accordingly, and returns its class.
-func matchErrorPattern(r *work.Run, rec *statefs.Record) catalog.Class {
-	if r.Step() == nil {
-		return ""
-	}
-	if rec.Error.Code == work.OutputMissing || rec.Error.Code == work.OutputTooLarge {
-		return catalog.ClassManual
-	}
-	if len(r.Step().Errors) == 0 || finalCodes[rec.Error.Code] {
-		return ""
-	}
-	pattern, line := r.Step().ErrorIn(append(r.LastLines(), rec.Error.Message))
-	if pattern == nil {
-		return ""
-	}
-	rec.Error = &statefs.Fault{Code: cmp.Or(pattern.Code, rec.Error.Code), Message: stream.Printable(strings.TrimSpace(line))}
-	return pattern.Class
 }
 
 // needsPersonLine is the log line for a step that waits for a person; it names the possible
@@ -411,4 +251,41 @@ func (s *starts) applyStepStart(rec *statefs.Record, now time.Time) {
 		rec.Phase = def.Phase(rec.Steps)
 	}
 	rec.Progress = progressNow(rec, statefs.Progress{At: now, Step: &statefs.StepProgress{Name: at.Name}})
+}
+
+// An operation has ended when its required steps are done: the record is terminal with trailing
+// set, the index holds it, and waiting clients get the result. Its marker is trailing until the
+// last optional step has ended.
+//
+//	record: completed, trailing ─▶ sync ─▶ index ─▶ rename to ID.trailing ─▶ ...
+//	... ─▶ record: all done ─▶ sync ─▶ remove the marker
+//
+// The record is written first, so after a crash it decides what happens to the marker (statefs.FinishingOptional).
+
+// finishRequiredSteps ends an operation whose required steps are done.
+func (s *starts) finishRequiredSteps(op *operation, x seen, _ decide.Answer) error {
+	def := x.ahead.def
+	noteMilestone(op.rec, def)
+	op.rec.Reason, op.rec.Error = "", nil
+	if len(op.optionalSteps) > 0 || def.Graph().HasUnfinishedOptional(op.rec.Steps) {
+		return s.ends.finishAs(op, statefs.CauseMainDone)
+	}
+	return s.ends.finishAs(op, statefs.CauseDone)
+}
+
+// runNumber returns the number of the current run: that of the current required step, or else of
+// the operation.
+func runNumber(rec *statefs.Record) int {
+	if at := rec.CurrentStep(); at != nil {
+		return at.Run
+	}
+	return rec.Run
+}
+
+// currentStepName returns the name of the current required step, "" if there is none.
+func currentStepName(rec *statefs.Record) string {
+	if at := rec.CurrentStep(); at != nil {
+		return at.Name
+	}
+	return ""
 }

@@ -28,25 +28,12 @@ func (s *strayFiles) note() {
 	}
 }
 
-// watchKey is the key by which the watch merges events of jobs/: an operation, one of its names, and whether
-// the name left the folder.
-type watchKey struct {
-	id    statefs.ID
-	names statefs.NameSet
-	gone  bool
-}
-
 func (m *markers) watchKeyOf(file string) (watchKey, bool) {
 	name, ok := statefs.ParseName(file)
 	if !ok || (name.State == "" && name.Action == "") {
 		m.strayFiles.note()
 	}
 	return watchKey{id: name.ID, names: name.Bit()}, ok
-}
-
-func (k watchKey) asGone() watchKey {
-	k.gone = true
-	return k
 }
 
 // hasPendingEvent reports whether the watch has an event for an operation that was not handled yet.
@@ -58,17 +45,6 @@ func (m *markers) hasPendingEvent(id statefs.ID) bool {
 	}
 	key := watchKey{id: id, names: statefs.AllNames}
 	return m.dir.Pending(key) || m.dir.Pending(key.asGone())
-}
-
-// countIgnored returns the number of names in jobs/ that the daemon ignores. It is that of the last
-// listing, unless stray files came or went since.
-func (sw *sweeper) countIgnored() uint64 {
-	if sw.markers.strayFiles.uncounted.Swap(false) {
-		if _, err := sw.owner.List(); err != nil {
-			sw.markers.strayFiles.uncounted.Store(true) // the next caller of List meets the same error and reports it
-		}
-	}
-	return sw.owner.Ignored()
 }
 
 // setAside moves irregular files with the name of a marker or request of an operation to corrupt/:
@@ -92,6 +68,21 @@ func (m *markers) setAside(op *operation, odd []string) {
 	}
 }
 
+// setAsideObstacles sets aside the files that block an operation which is about to be taken over.
+// It leaves the files of foreign programs alone.
+func (m *markers) setAsideObstacles(id statefs.ID, rec *statefs.Record, odd []string, verdict statefs.Verdict) {
+	takesOver := []statefs.Verdict{statefs.Agree, statefs.RollForward, statefs.TwoMarkers, statefs.Unreadable}
+	if len(odd) == 0 || !slices.Contains(takesOver, verdict) {
+		return
+	}
+	if rec == nil {
+		rec = statefs.UnknownRecord(id, m.owner.Now())
+	}
+	op := newOperation(rec)
+	m.setAside(op, odd)
+	m.closeLog(op)
+}
+
 // isFirstReport reports whether a file that cannot be moved was not reported before, and notes that
 // it is now.
 func (m *markers) isFirstReport(id statefs.ID, file string) bool {
@@ -101,26 +92,4 @@ func (m *markers) isFirstReport(id statefs.ID, file string) bool {
 	}
 	m.blockedFiles.set(id, append(known, file))
 	return true
-}
-
-// logFindings logs what a sweep found. A finding that it only reports is logged once, until the
-// file is gone or the daemon restarts.
-func (sw *sweeper) logFindings(findings []statefs.Finding) {
-	reported := make(map[string]string)
-	for _, f := range findings {
-		if f.Action == statefs.SweepReportOnly {
-			reported[f.File] = f.Reason
-			if sw.reportedFiles[f.File] != f.Reason {
-				sw.logger.Warn("ignored by the sweep", "file", f.File, "reason", f.Reason)
-			}
-			continue
-		}
-		sw.counters.swept.Add(1)
-		if f.Action == statefs.SweepMoveToCorrupt {
-			sw.logger.Warn("swept", "action", f.Action, "file", f.File, "reason", f.Reason)
-			continue
-		}
-		sw.logger.Info("swept", "action", f.Action, "file", f.File, "reason", f.Reason)
-	}
-	sw.reportedFiles = reported
 }

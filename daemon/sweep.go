@@ -3,13 +3,10 @@ package daemon
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"sync"
-	"sync/atomic"
 
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/statefs/api"
 	"github.com/jobdir/jobdir/statefs/watch"
 )
 
@@ -27,49 +24,6 @@ type sweeper struct {
 	reportedFiles map[string]string
 	sweepError    string
 }
-
-// counters holds counts since the daemon started.
-type counters struct {
-	transitions, requests, finished atomic.Uint64
-	rescans, sweeps, swept, putBack atomic.Uint64
-	failedReconciles                atomic.Uint64
-}
-
-// Health returns the health report. It may be called at any time. It also checks whether the
-// watched folder is still the one in the storage, because some ways to lose it cause no event, and
-// ends the daemon if it is not.
-func (d *Daemon) Health() api.Health {
-	h := api.Health{
-		Draining: d.draining(), Watch: api.WatchMode(d.dir.Mode()), Live: d.States(),
-		FailingOperations: d.failing.list(),
-	}
-	if d.config.Keepers != nil {
-		for _, s := range d.config.Keepers.Silent() {
-			h.FailingOperations = append(h.FailingOperations,
-				api.FailingOperation{Error: fmt.Sprintf("keeper %d (PID %d) does not answer: continue it (kill -CONT %d) or kill it",
-					s.Keeper, s.PID, s.PID), Since: s.Since, Tries: 1})
-		}
-	}
-	h.Ready = isClosed(d.ready) && !d.stopping.Load()
-	if gone, is := errors.AsType[*watch.GoneError](d.dir.Check()); is && h.Ready {
-		h.Ready = false
-		d.fail(gone)
-	}
-	stats := d.dir.Stats()
-	h.Counters = map[string]uint64{
-		"transitions": d.counters.transitions.Load(), "requests": d.counters.requests.Load(),
-		"finished": d.counters.finished.Load(),
-		"rescans":  d.counters.rescans.Load(), "sweeps": d.counters.sweeps.Load(), "swept": d.counters.swept.Load(),
-		"put_back": d.counters.putBack.Load(), "failed_looks": d.counters.failedReconciles.Load(),
-		"events": stats.Events, "unknown_names": stats.Unknown, "overflows": stats.Overflows,
-		"ignored_files": d.countIgnored(),
-	}
-	return h
-}
-
-// DiskFailed ends the daemon because of a disk error that occurred outside of it, such as a failed
-// sync during a submit. After such an error the contents of the disk are unknown.
-func (d *Daemon) DiskFailed(err error) { d.fail(err) }
 
 // RecordUnreadable makes the daemon check a record that a reader could not use, and rewrite it if
 // the operation is live. A wrong file in the place of the record of an ended one goes to corrupt/.
@@ -112,9 +66,6 @@ func (sw *sweeper) repairRecord(op *operation) {
 		sw.logger.Error("record not written, retrying at the next sweep", "id", op.id(), "error", err)
 	}
 }
-
-// ErrStopped means that the daemon no longer runs.
-var ErrStopped = errors.New("the daemon has stopped")
 
 // Sweep runs a sweep now. With dryRun it only returns what a sweep would do.
 func (sw *sweeper) Sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, error) {
@@ -216,4 +167,37 @@ func (sw *sweeper) enqueueDifferences() {
 	for _, id := range sw.admission.overdue(sw.live.AllAnnounced()) {
 		sw.reconcileQueue.enqueue(id)
 	}
+}
+
+// countIgnored returns the number of names in jobs/ that the daemon ignores. It is that of the last
+// listing, unless stray files came or went since.
+func (sw *sweeper) countIgnored() uint64 {
+	if sw.markers.strayFiles.uncounted.Swap(false) {
+		if _, err := sw.owner.List(); err != nil {
+			sw.markers.strayFiles.uncounted.Store(true) // the next caller of List meets the same error and reports it
+		}
+	}
+	return sw.owner.Ignored()
+}
+
+// logFindings logs what a sweep found. A finding that it only reports is logged once, until the
+// file is gone or the daemon restarts.
+func (sw *sweeper) logFindings(findings []statefs.Finding) {
+	reported := make(map[string]string)
+	for _, f := range findings {
+		if f.Action == statefs.SweepReportOnly {
+			reported[f.File] = f.Reason
+			if sw.reportedFiles[f.File] != f.Reason {
+				sw.logger.Warn("ignored by the sweep", "file", f.File, "reason", f.Reason)
+			}
+			continue
+		}
+		sw.counters.swept.Add(1)
+		if f.Action == statefs.SweepMoveToCorrupt {
+			sw.logger.Warn("swept", "action", f.Action, "file", f.File, "reason", f.Reason)
+			continue
+		}
+		sw.logger.Info("swept", "action", f.Action, "file", f.File, "reason", f.Reason)
+	}
+	sw.reportedFiles = reported
 }

@@ -2,12 +2,10 @@ package daemon
 
 import (
 	"hash/maphash"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/jobdir/jobdir/daemon/events"
-	"github.com/jobdir/jobdir/daemon/live"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -67,45 +65,6 @@ func (wt *waits) waitingReason(op *operation) (statefs.Waiting, bool) {
 		(op.state == statefs.Scheduled || op.state == statefs.FailedRetryable) && op.rec.DueAt != nil
 }
 
-// waitFollowers tracks the operations whose every waiting reason is published, not only the first.
-// For all others the reason is computed on request, so a change of the queue costs nothing for a
-// hundred thousand waiting operations.
-//
-//	the queue has changed ──after a delay──▶ compare ──not the published reason──▶ reconcile
-//	──▶ an event, and a line of a log that is read
-//
-// Tracked are the operations that a client follows, by their stream or by their events, and the
-// heads: the first operation of each lane, and the first of those in it that need the same limits
-// (queue.Queue.Heads).
-type waitFollowers struct {
-	mu   sync.Mutex
-	byID map[statefs.ID]*followedOperation
-
-	compareFollowed, compareFirst *time.Timer // the timers of the next comparison; nil if none is due
-}
-
-// followedOperation is an operation that a client follows, or followed while it waited: its log
-// does not repeat the reason for a client that returns.
-type followedOperation struct {
-	streams, eventReaders int         // the readers of its stream, and of its events only
-	logged                fingerprint // of the reason that was last logged in its present state
-	wake                  []*func()   // callbacks of stream readers that have seen no log yet
-}
-
-func (f *followedOperation) isUnfollowed() bool { return f.streams == 0 && f.eventReaders == 0 }
-
-// fingerprint identifies a waiting reason, without keeping the reason of every waiting operation.
-// Positions and holders are not part of it: they change too often to be published.
-type fingerprint = uint64
-
-// Special values instead of the fingerprint of the last published reason.
-const (
-	unpublished      fingerprint = 0 // none published in the present state
-	reasonChanged    fingerprint = 1 // a bit: the next reconcile compares the reason with the published one
-	publishedEarlier fingerprint = 2 // published by an earlier daemon
-	firstFingerprint fingerprint = 4
-)
-
 var fingerprintSeed = maphash.MakeSeed()
 
 func fingerprintOf(why *statefs.Waiting) fingerprint {
@@ -164,45 +123,6 @@ func (wt *waits) Follow(id statefs.ID, wake func()) (leave func()) {
 	return sync.OnceFunc(func() { w.unfollow(id, wake == nil, &wake) })
 }
 
-func (w *waitFollowers) unfollow(id statefs.ID, reader bool, wake *func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	f := w.byID[id]
-	if reader {
-		f.eventReaders--
-	} else {
-		f.streams--
-		f.wake = slices.DeleteFunc(f.wake, func(other *func()) bool { return other == wake })
-	}
-	if f.isUnfollowed() && f.logged == unpublished {
-		delete(w.byID, id)
-	}
-}
-
-// forgetLogged makes the log of an operation that leaves its state name the reason again when it waits again.
-func (w *waitFollowers) forgetLogged(c live.Change) {
-	if c.Before == nil || c.After != nil && c.After.State == c.Before.State {
-		return
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if f := w.byID[c.Before.ID]; f != nil {
-		if f.logged = unpublished; f.isUnfollowed() {
-			delete(w.byID, c.Before.ID)
-		}
-	}
-}
-
-// of returns a copy of what is kept of a followed operation.
-func (w *waitFollowers) of(id statefs.ID) (f followedOperation, followed bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if known := w.byID[id]; known != nil {
-		return *known, true
-	}
-	return f, false
-}
-
 // publishWaiting publishes why a reconciled operation waits, if that has changed. The first reason
 // of each operation becomes an event, and for followed operations and heads every reason. If its
 // stream is read, the reason is logged too. A restart does not repeat first reasons that an earlier
@@ -231,29 +151,6 @@ func (wt *waits) publishWaiting(op *operation) {
 	if f.streams > 0 && f.logged != now && op.state != statefs.FailedRetryable { // a retry is logged already
 		wt.logLine(op, "  Waiting: "+why.Sentence()+".")
 		wt.waitFollowers.setLogged(op.id(), now)
-	}
-}
-
-// setLogged records the reason that was logged, and wakes the readers that wait for the log.
-func (w *waitFollowers) setLogged(id statefs.ID, now fingerprint) {
-	w.mu.Lock()
-	if f := w.byID[id]; f != nil {
-		f.logged = now
-	}
-	w.mu.Unlock()
-	w.logCreated(id)
-}
-
-// logCreated wakes the readers that wait for the log of an operation to be created.
-func (w *waitFollowers) logCreated(id statefs.ID) {
-	w.mu.Lock()
-	var readers []*func()
-	if f := w.byID[id]; f != nil {
-		readers, f.wake = f.wake, nil
-	}
-	w.mu.Unlock()
-	for _, wake := range readers {
-		(*wake)()
 	}
 }
 
@@ -323,15 +220,4 @@ func (wt *waits) reasonNow(id statefs.ID) (*operation, fingerprint) {
 		return nil, unpublished
 	}
 	return op, fingerprintOf(&why)
-}
-
-// close stops the timers.
-func (w *waitFollowers) close() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, timer := range []*time.Timer{w.compareFollowed, w.compareFirst} {
-		if timer != nil {
-			timer.Stop()
-		}
-	}
 }

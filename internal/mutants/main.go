@@ -67,7 +67,7 @@ var mutants = []mutant{
 		"TestEveryCrashPoint", "./internal/torture", false,
 	},
 	{
-		"a request comes before the record says that the work has begun", "daemon/reconcile.go",
+		"a request comes before the record says that the work has begun", "daemon/decisions.go",
 		"if !op.unrecordedStart.IsZero() {", "if false {",
 		"TestEveryCrashPoint", "./internal/torture", false,
 	},
@@ -94,7 +94,7 @@ var mutants = []mutant{
 		"TestAFiringThatWasCutShort", "./daemon", false,
 	},
 	{
-		"an entry of the outbox is written after the end", "daemon/commit.go",
+		"an entry of the outbox is written after the end", "daemon/end.go",
 		"\tif err := e.Deliveries.Write(rec); err != nil {\n\t\treturn err\n\t}\n",
 		"\tdefer func() { _ = e.Deliveries.Write(rec) }()\n",
 		"TestEveryCrashPoint/deliver", "./internal/torture", false,
@@ -200,12 +200,12 @@ var mutants = []mutant{
 		"TestCancelBetweenSteps", "./daemon", false,
 	},
 	{
-		"a request beside the end of a step is forgotten", "daemon/reconcile.go",
+		"a request beside the end of a step is forgotten", "daemon/decisions.go",
 		"if len(sight.Requests)+len(op.pendingRequests) > 0 || op.run == nil && len(op.awaiting) > 0 {", "if false {",
 		"TestRequestBesideTheEndOfAStep", "./daemon", false,
 	},
 	{
-		"what trails has no marker by its record", "daemon/recover.go", "case rec.Trailing:", "case false:",
+		"what trails has no marker by its record", "daemon/markers.go", "case rec.Trailing:", "case false:",
 		"TestTrailingMarkerThatIsRemovedMeanwhile", "./daemon", false,
 	},
 	{
