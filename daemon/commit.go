@@ -317,7 +317,8 @@ func outcomeOfEnd(r effect.Request, rec *statefs.Record) effect.Outcome {
 	return effect.Outcome{TookEffect: took, State: rec.Status}
 }
 
-// tookEffect reports whether a request was carried out and no later change took its effect back.
+// tookEffect reports whether a request was carried out, or had nothing to do, and the operation is in a state that the
+// action asks for.
 func tookEffect(r effect.Request, state statefs.State) bool {
 	switch r.Action { //nolint:exhaustive // the record keeps the effect of the others
 	case statefs.Pause:

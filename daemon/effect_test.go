@@ -29,6 +29,15 @@ func (b *bench) make(id statefs.ID, action statefs.Action, args string) *pending
 	return p
 }
 
+// makeSlowly is make for a client that learns that its file exists when it calls made.
+func (b *bench) makeSlowly(id statefs.ID, action statefs.Action, args string) (p *pendingRequest, made func()) {
+	b.t.Helper()
+	p = &pendingRequest{b, action, b.daemon.AwaitRequest(id, action)}
+	var line json.RawMessage
+	must(b.t, b.tree.RequestThen(id, action, json.RawMessage(args), func(args json.RawMessage) { line = args }))
+	return p, func() { p.waiter.Made(line) }
+}
+
 func (p *pendingRequest) want(state statefs.State, took bool) {
 	p.b.t.Helper()
 	select {
@@ -60,7 +69,6 @@ func TestOutcomesOfRequests(t *testing.T) {
 	b.awaitState(id, statefs.Running)
 	b.make(id, statefs.Prioritize, `{"priority": 7}`).want(statefs.Running, false)
 	b.make(id, statefs.Pause, "").want(statefs.Paused, true)
-	b.make(id, statefs.Pause, "").want(statefs.Paused, false)
 	b.make(id, statefs.Prioritize, `{"priority": 7}`).want(statefs.Paused, true)
 	if rec, err := b.tree.ReadRecord(id); err != nil || rec.Priority != 7 {
 		t.Errorf("the priority is not durable: %+v, %v", rec, err)
@@ -114,23 +122,119 @@ func TestOutcomesOfWorkThatStopsLate(t *testing.T) {
 func TestOutcomesOfWorkThatEndsByItself(t *testing.T) {
 	t.Parallel()
 	begun, ends := make(chan struct{}, 1), make(chan struct{})
-	b := setup(t, busyJobs, Handlers{"busy": {Run: func(context.Context, *Op) error {
-		begun <- struct{}{}
-		<-ends
-		return nil
-	}}})
+	jobs := busyJobs + "---\ngroup: test\nname: short\nhandler: short\n" +
+		"---\ngroup: test\nname: late\ndeadline: 1h\nhandler: late\n"
+	b := setup(t, jobs, Handlers{
+		"late": {Run: func(ctx context.Context, _ *Op) error {
+			begun <- struct{}{}
+			<-ends
+			return ctx.Err()
+		}},
+		"busy": {Run: func(context.Context, *Op) error {
+			begun <- struct{}{}
+			<-ends
+			return nil
+		}},
+		"short": {Run: func(_ context.Context, op *Op) error {
+			begun <- struct{}{}
+			<-ends
+			return op.Checkpoint()
+		}},
+	})
 	id := b.submit("busy", `{}`)
 	<-begun
 	pause := b.make(id, statefs.Pause, "")
 	pause.wantNone()
+	short := b.submit("short", `{}`)
+	<-begun
+	pauseShort := b.make(short, statefs.Pause, "")
+	pauseShort.wantNone()
+	late := b.submit("late", `{}`)
+	<-begun
+	pauseLate := b.make(late, statefs.Pause, "")
+	pauseLate.wantNone()
+	b.daemon.operation(late).deadlines.expiry = 1 // an hour later
+	b.daemon.reconcileQueue.enqueue(late)
+	pauseLate.wantNone()
 	close(ends)
 	pause.want(statefs.Completed, false)
+	pauseLate.want(statefs.Failed, false)
+	pauseShort.want(statefs.Paused, true)
+	resume, made := b.makeSlowly(short, statefs.Resume, "")
+	b.awaitEnd(short)
+	made()
+	resume.want(statefs.Completed, true)
 }
+
+// A pause or resume with nothing to do took effect if the operation is in the state that it asks for.
+func TestOutcomesOfRequestsWithNothingToDo(t *testing.T) {
+	t.Parallel()
+	b := setup(t, handlerJobs+"---"+gateJobs+"---\ngroup: test\nname: person\nrun: [sh, -c, 'exit 77']\n", testHandlers)
+	for _, row := range []struct {
+		job    string
+		state  statefs.State
+		action statefs.Action
+		took   bool
+	}{
+		{"wait", statefs.Running, statefs.Resume, true},
+		{"wait", statefs.Paused, statefs.Pause, true},
+		{"gate_first", statefs.WaitingApproval, statefs.Resume, true},
+		{"gate_first", statefs.WaitingApproval, statefs.Pause, false},
+		{"person", statefs.FailedManual, statefs.Resume, true},
+		{"person", statefs.FailedManual, statefs.Pause, false},
+	} {
+		id := b.submit(row.job, `{}`)
+		if row.state == statefs.Paused {
+			b.awaitState(id, statefs.Running)
+			b.make(id, statefs.Pause, "").want(statefs.Paused, true)
+		}
+		b.record(id, row.state)
+		b.make(id, row.action, "").want(row.state, row.took)
+		first, second := b.make(id, row.action, ""), b.make(id, row.action, "")
+		first.want(row.state, row.took)
+		second.want(row.state, row.took)
+	}
+}
+
+// A request that was carried out took effect, also if its client is answered after a later request of the same
+// action had nothing to do or was refused.
+func TestOutcomesOfRequestsThatAreAnsweredLate(t *testing.T) {
+	t.Parallel()
+	b := setup(t, handlerJobs+"---"+gateJobsWithParam, testHandlers)
+	id := b.submit("wait", `{}`)
+	b.awaitState(id, statefs.Running)
+	pause, made := b.makeSlowly(id, statefs.Pause, "")
+	b.awaitState(id, statefs.Paused)
+	b.make(id, statefs.Pause, "").want(statefs.Paused, true)
+	pause.wantNone()
+	made()
+	pause.want(statefs.Paused, true)
+
+	gate := b.submit("gated", `{}`)
+	b.record(gate, statefs.WaitingApproval)
+	set, made := b.makeSlowly(gate, statefs.Set, `{"values": {"params.n": 2}}`)
+	set.wantNone()
+	b.make(gate, statefs.Set, `{"values": {"params.n": 3}}`).want(statefs.WaitingApproval, true)
+	b.make(gate, statefs.Set, `{"values": {"params.none": 3}}`).want(statefs.WaitingApproval, false)
+	made()
+	set.want(statefs.WaitingApproval, true)
+	approve, made := b.makeSlowly(gate, statefs.Approve, `{"reason": "mine"}`)
+	b.await("the next gate", func() bool {
+		rec, err := b.tree.ReadRecord(gate)
+		return err == nil && rec.Status == statefs.WaitingApproval && rec.CurrentStep().Name == "ship"
+	})
+	b.make(gate, statefs.Approve, `{"step": "agree", "reason": "late"}`).want(statefs.WaitingApproval, false)
+	made()
+	approve.want(statefs.WaitingApproval, true)
+}
+
+var gateJobsWithParam = strings.Replace(gateJobs, "name: gated",
+	"name: gated\nparams: {n: {type: integer, default: 1}}", 1)
 
 // Requests about steps have taken effect when they are in the record, and a reject when the operation has ended.
 func TestOutcomesOfRequestsAboutSteps(t *testing.T) {
 	t.Parallel()
-	b := setup(t, strings.Replace(gateJobs, "name: gated", "name: gated\nparams: {n: {type: integer, default: 1}}", 1), nil)
+	b := setup(t, gateJobsWithParam, nil)
 	id := b.submit("gated", `{}`)
 	b.record(id, statefs.WaitingApproval)
 	b.make(id, statefs.Approve, `{"step": "ship"}`).want(statefs.WaitingApproval, false) // refused
@@ -156,6 +260,48 @@ func TestOutcomesOfRetries(t *testing.T) {
 	b.make(id, statefs.Cancel, "").want(statefs.Cancelled, true)
 }
 
+// A request that another change came before has no effect: a retry whose time came first, and a reject of what an
+// earlier request approves.
+func TestOutcomesOfRequestsThatAreOvertaken(t *testing.T) {
+	t.Parallel()
+	b := setup(t, dueJobs+"---"+gateJobs+`---
+group: test
+name: limited
+deadline: 30h
+retry: {max_attempts: 3, initial: 10h, jitter: 0}
+exit_codes: {retryable: [1]}
+run: [sh, -c, "exit 1"]
+`, dueHandlers)
+	away, limited, gate := b.submit("away", `{}`), b.submit("limited", `{}`), b.submit("gate_first", `{}`)
+	b.record(away, statefs.FailedRetryable)
+	b.make(away, statefs.Retry, "").want(statefs.Queued, true)
+	b.awaitLog(away, lineRetry)
+	b.record(away, statefs.FailedRetryable)
+	b.record(limited, statefs.FailedRetryable)
+	b.record(gate, statefs.WaitingApproval)
+	b.pauseLane("default", "")
+	must(t, b.stop())
+	b.jump.Store(int64(40 * time.Hour))
+	var pause, approve, reject *pendingRequest
+	b.startAfter(func() {
+		pause = b.make(limited, statefs.Pause, "")
+		approve = b.make(gate, statefs.Approve, `{}`)
+		file := filepath.Join(b.tree.JobsDir(), statefs.RequestName(gate, statefs.Approve))
+		aside := filepath.Join(t.TempDir(), "approve")
+		must(t, os.Rename(file, aside)) // or the reject would replace it
+		reject = b.make(gate, statefs.Reject, `{}`)
+		must(t, os.Rename(aside, file))
+	})
+	pause.want(statefs.Paused, true) // which is durable before the operation expires
+	b.awaitEnd(limited)
+	approve.want(statefs.Queued, true)
+	reject.want(statefs.Queued, false)
+	b.record(away, statefs.Queued)
+	b.make(away, statefs.Retry, "").want(statefs.Queued, false)
+	b.make(away, statefs.Pause, "").want(statefs.Paused, true)
+	b.make(away, statefs.Resume, "").want(statefs.Queued, true)
+}
+
 // Requests that are made before the daemon knows its operations are answered when it does. One file that holds the
 // last of several requests answers all, and only equal ones took effect. A removed file is a withdrawn request.
 func TestOutcomesInADaemonThatStarts(t *testing.T) {
@@ -177,7 +323,7 @@ func TestOutcomesInADaemonThatStarts(t *testing.T) {
 		must(t, os.Remove(filepath.Join(b.tree.JobsDir(), statefs.RequestName(ids[1], statefs.Resume))))
 		wants = append(wants, func() { withdrawn.want(statefs.Paused, false) })
 		resume, pause := b.make(ids[2], statefs.Resume, ""), b.make(ids[2], statefs.Pause, "") // which removes the resume
-		wants = append(wants, func() { resume.want(statefs.Paused, false) }, func() { pause.want(statefs.Paused, false) })
+		wants = append(wants, func() { resume.want(statefs.Paused, false) }, func() { pause.want(statefs.Paused, true) })
 	})
 	for _, want := range wants {
 		want()

@@ -137,7 +137,7 @@ type request struct {
 	statefs.TakenRequest
 	logged     bool          // its log line is written
 	cause      statefs.Cause // of the transition that it waits for, if it is awaiting
-	carriedOut bool          // it changed something, and was not refused
+	carriedOut bool          // it was not refused, and what it asks for was done or was so already
 	dropped    bool          // its file is removed
 }
 

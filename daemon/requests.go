@@ -90,6 +90,7 @@ func (q *requests) takeRequests(op *operation, asks []statefs.Action) error {
 // ignoreRequest drops a request that has no effect in the present state, and writes so into the log
 // of the operation.
 func (q *requests) ignoreRequest(op *operation, r *request, _ decide.Answer) error {
+	r.carriedOut = r.Action == statefs.Pause || r.Action == statefs.Resume // tookEffect compares the state
 	q.logLine(op, lineNoEffect(r.Action, op.state))
 	q.logger.Info("request has no effect in this state", "id", op.id(), "request", r.Action, "state", op.state)
 	return nil

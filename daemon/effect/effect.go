@@ -13,6 +13,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"maps"
+	"slices"
 	"sync"
 
 	"github.com/jobdir/jobdir/statefs"
@@ -45,11 +46,12 @@ type Request struct {
 	Action statefs.Action
 	// Made means that its file was made. Before that, a request of the same action is that of another client.
 	Made bool
-	// CarriedOut means that the last dropped request of the action was carried out, and asked for the same.
+	// CarriedOut means that a request with the same action and arguments was carried out.
 	CarriedOut bool
 
-	args  json.RawMessage
-	noted bool
+	args       json.RawMessage
+	noted      bool
+	carriedOut []json.RawMessage // the arguments of the requests of the action that were carried out
 }
 
 // Await registers a client that is about to make a request, and that leaves afterwards. wake is called if an outcome
@@ -95,13 +97,19 @@ func (w *Waiter) Leave() bool {
 }
 
 // Note notes that a request with these arguments is dropped, carried out or not. A request that was replaced by
-// another of its action, which is a file of the same name, was carried out if both have the same arguments.
+// another of its action, which is a file of the same name, was carried out if both have the same arguments. A later
+// request does not take that back, except another priority.
 func (all *Waiters) Note(id statefs.ID, action statefs.Action, args json.RawMessage, carriedOut bool) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	for w, r := range all.byID[id] {
 		if r.Action == action {
-			r.noted, r.CarriedOut = true, carriedOut && (!r.Made || bytes.Equal(r.args, args))
+			if r.noted = true; carriedOut {
+				if action == statefs.Prioritize {
+					r.carriedOut = nil
+				}
+				r.carriedOut = append(r.carriedOut, args)
+			}
 			all.byID[id][w] = r
 		}
 	}
@@ -114,6 +122,9 @@ func (all *Waiters) Settle(id statefs.ID, judge func(Request) (o Outcome, final 
 	waiting := maps.Clone(all.byID[id])
 	all.mu.Unlock()
 	for w, r := range waiting {
+		r.CarriedOut = slices.ContainsFunc(r.carriedOut, func(args json.RawMessage) bool {
+			return !r.Made || bytes.Equal(args, r.args)
+		})
 		if o, final := judge(r); final && w.Leave() {
 			w.C <- o
 		}
