@@ -173,13 +173,6 @@ func (m *markers) collectUnsettled() (ids map[statefs.ID]statefs.State, ok bool)
 	}
 	m.reconcileQueue.addTo(changed)
 	ids = make(map[statefs.ID]statefs.State)
-	m.live.Read(func(get func(statefs.ID) *live.Snapshot) {
-		for id, names := range changed {
-			if s := get(id); s != nil && names&statefs.AllMarkers&^statefs.MarkerBit(s.State) == 0 {
-				delete(changed, id)
-			}
-		}
-	})
 	for id, names := range changed {
 		if !m.shows(id, names) {
 			ids[id] = ""

@@ -19,15 +19,12 @@ type Table[Op any] struct {
 	// children are the queued operations that come after each operation.
 	children map[statefs.ID]map[statefs.ID]struct{}
 
-	changes     uint64
 	subscribers []func(Change)
 }
 
 // Change is one change of the table: an operation that is new (Before is nil), changed, or gone (After is
 // nil).
 type Change struct {
-	// Number counts the changes, from 1. A later change has a higher number.
-	Number        uint64
 	Before, After *Snapshot
 	// Record is the record of the operation if a commit made it durable, else nil. It is valid during the call only.
 	Record *statefs.Record
@@ -145,9 +142,8 @@ func (t *Table[Op]) replace(before, after *Snapshot, rec *statefs.Record) {
 }
 
 func (t *Table[Op]) publish(before, after *Snapshot, rec *statefs.Record) {
-	t.changes++
 	for _, f := range t.subscribers {
-		f(Change{t.changes, before, after, rec})
+		f(Change{before, after, rec})
 	}
 }
 
@@ -203,13 +199,6 @@ func (t *Table[Op]) Get(id statefs.ID) (Op, *Snapshot) {
 	defer t.mu.RUnlock()
 	e := t.entries[id]
 	return e.op, e.listed()
-}
-
-// Read calls f with a function that returns snapshots as Get does, all of the same moment. f must not block.
-func (t *Table[Op]) Read(f func(get func(statefs.ID) *Snapshot)) {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	f(func(id statefs.ID) *Snapshot { return t.entries[id].Snapshot })
 }
 
 // All returns the snapshots of all operations, in no order.
