@@ -85,9 +85,12 @@ func (q *Queue) forgetClass(c *class) {
 	same := func(o *class) bool { return o == c }
 	q.classes = slices.DeleteFunc(q.classes, same)
 	c.lane.classes = slices.DeleteFunc(c.lane.classes, same)
-	q.forgetLane(c.lane)
+	if !c.lane.known && len(c.lane.classes) == 0 {
+		delete(q.lanes, c.lane.name)
+	}
 	for _, limit := range c.limits {
-		limit.classes--
-		q.forgetLimit(limit)
+		if limit.classes--; !limit.known && limit.classes == 0 {
+			delete(q.limits, limit.name)
+		}
 	}
 }

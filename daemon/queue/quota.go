@@ -88,15 +88,3 @@ func (q *Queue) limit(name string) *limit {
 	}
 	return l
 }
-
-func (q *Queue) forgetLane(l *lane) {
-	if !l.known && len(l.classes) == 0 {
-		delete(q.lanes, l.name)
-	}
-}
-
-func (q *Queue) forgetLimit(l *limit) {
-	if !l.known && l.classes == 0 {
-		delete(q.limits, l.name)
-	}
-}
