@@ -32,10 +32,6 @@ type dedupIndex struct {
 	more map[hashPrefix]map[statefs.ID]bool
 }
 
-func newDedupIndex() *dedupIndex {
-	return &dedupIndex{one: make(map[hashPrefix]statefs.ID), more: make(map[hashPrefix]map[statefs.ID]bool)}
-}
-
 // add adds an operation, and reports whether it was new.
 func (l *dedupIndex) add(s hashPrefix, id statefs.ID) bool {
 	l.mu.Lock()

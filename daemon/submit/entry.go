@@ -95,20 +95,11 @@ func (o *Options) setJSON(name string, raw json.RawMessage) error {
 		var err error
 		o.After, err = idsFrom(texts)
 		return err
-	case optionDelay, optionNotBefore, optionRequire, optionKey:
+	case optionDelay, optionNotBefore, optionRequire, optionKey, optionIdempotencyKey:
 		if err := is(&text, "a text"); err != nil {
 			return err
 		}
 		return o.setText(name, []string{text})
-	case optionIdempotencyKey:
-		if err := is(&text, "a text"); err != nil {
-			return err
-		}
-		if text == "" {
-			return wrong(name, "it is empty")
-		}
-		o.IdempotencyKey = text // checked later with the others, which come in any order
-		return nil
 	}
 	return wrong(name, "there is no such member; known are %s",
 		strings.Join(append([]string{memberJob, memberParams}, append(Names(), optionIdempotencyKey)...), ", "))
@@ -142,8 +133,7 @@ func Build(def *catalog.Definition, params catalog.Params, o Options, now time.T
 		s.Priority = *o.Priority
 	}
 	if o.Delay > 0 {
-		at := now.Add(o.Delay)
-		s.NotBefore = &at
+		s.NotBefore = new(now.Add(o.Delay))
 	}
 	if len(o.After) > 0 && o.Require == "" {
 		s.Require = statefs.RequireSuccess

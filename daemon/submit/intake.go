@@ -128,7 +128,7 @@ type Outcome struct {
 // do not.
 type Intake struct {
 	config Config
-	dedup  *dedupIndex
+	dedup  dedupIndex
 	// unsynced has the ID of each live operation that another process submitted; it may not be durable yet.
 	unsynced sync.Map
 	claims   claims
@@ -141,7 +141,9 @@ func NewIntake(c Config) *Intake {
 	if c.KeyAge == 0 {
 		c.KeyAge = DefaultKeyAge
 	}
-	return &Intake{config: c, dedup: newDedupIndex(), ready: make(chan struct{})}
+	in := &Intake{config: c, ready: make(chan struct{})}
+	in.dedup.one, in.dedup.more = make(map[hashPrefix]statefs.ID), make(map[hashPrefix]map[statefs.ID]bool)
+	return in
 }
 
 // Ready reports to the intake that every live operation is tracked.
@@ -227,28 +229,20 @@ func (in *Intake) liveByHash(requestHash string) ([]Outcome, error) {
 	s, _ := hashPrefixOf(requestHash)
 	var found []Outcome
 	for _, id := range in.dedup.all(s) {
-		o, err := in.readLive(id)
-		if errors.Is(err, statefs.ErrNotLive) || errors.Is(err, fs.ErrNotExist) {
-			continue // it has just ended
+		var rec *statefs.Record
+		state, err := in.config.Tree.State(id)
+		if err == nil {
+			rec, err = in.config.Tree.ReadRecord(id)
 		}
-		if err != nil {
+		switch {
+		case errors.Is(err, statefs.ErrNotLive), errors.Is(err, fs.ErrNotExist): // it has just ended
+		case err != nil:
 			return nil, err
-		}
-		if o.Record.RequestHash == requestHash && blocksDuplicate(o.State) && !o.Record.Status.Terminal() {
-			found = append(found, o)
+		case rec.RequestHash == requestHash && blocksDuplicate(state) && !rec.Status.Terminal():
+			found = append(found, Outcome{Record: rec, State: state})
 		}
 	}
 	return found, nil
-}
-
-// readLive reads an operation that has a marker.
-func (in *Intake) readLive(id statefs.ID) (Outcome, error) {
-	state, err := in.config.Tree.State(id)
-	if err != nil {
-		return Outcome{}, err
-	}
-	rec, err := in.config.Tree.ReadRecord(id)
-	return Outcome{Record: rec, State: state}, err
 }
 
 // ensureDurable returns when an existing operation is durable.

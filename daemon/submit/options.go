@@ -120,6 +120,11 @@ func (o *Options) setText(name string, given []string) (err error) {
 		o.Tags = slices.DeleteFunc(strings.Split(strings.Join(given, ","), ","), func(tag string) bool { return tag == "" })
 	case optionKey:
 		o.Key = &text
+	case optionIdempotencyKey:
+		if text == "" {
+			return wrong(name, "it is empty")
+		}
+		o.IdempotencyKey = text
 	}
 	return err
 }
@@ -196,10 +201,9 @@ func (o *Options) check() error {
 
 // SetIdempotencyKey sets the idempotency key, which HTTP clients send in a header.
 func (o *Options) SetIdempotencyKey(key string) error {
-	if key == "" {
-		return wrong(optionIdempotencyKey, "it is empty")
+	if err := o.setText(optionIdempotencyKey, []string{key}); err != nil {
+		return err
 	}
-	o.IdempotencyKey = key
 	return o.check()
 }
 

@@ -297,16 +297,13 @@ func (r *round) waitForRunning(e *entry, running []Outcome) error {
 
 // admit calls Admit for the new operations.
 func (r *round) admit() error {
-	if r.in.config.Admit == nil || len(r.drafts) == 0 {
-		return nil
-	}
 	fresh := make([]*statefs.Record, 0, len(r.drafts))
 	for i := range r.entries {
 		if e := &r.entries[i]; e.draft != nil && !e.request.SkipAdmission {
 			fresh = append(fresh, e.draft)
 		}
 	}
-	if len(fresh) == 0 {
+	if r.in.config.Admit == nil || len(fresh) == 0 {
 		return nil
 	}
 	return r.in.config.Admit(fresh)
