@@ -66,11 +66,10 @@ func newParts(config Config) *Daemon {
 		core: c, publisher: p, waits: w, markers: m, ends: e, starts: s, optional: o, decisions: dc,
 		failing: failingOperations{logger: config.Logger, byID: make(map[statefs.ID]*failingEntry)},
 	}
-	k := &retention{core: c, ends: e}
 	return &Daemon{
 		core: c, publisher: p, waits: w, markers: m, ends: e, starts: s, optional: o, finisher: f, requests: q,
-		decisions: dc, reconciler: r, recovery: &recovery{core: c, markers: m, ends: e, starts: s}, retention: k,
-		sweeper: &sweeper{core: c, publisher: p, markers: m, ends: e, retention: k},
+		decisions: dc, reconciler: r, recovery: &recovery{core: c, markers: m, ends: e, starts: s},
+		retention: &retention{core: c, ends: e}, sweeper: &sweeper{core: c, publisher: p, markers: m, ends: e},
 	}
 }
 

@@ -17,15 +17,6 @@ type retention struct {
 	pruneMu sync.Mutex // one prune at a time
 }
 
-// trimLiveList shortens the list of live operations. First it syncs the index, because the
-// operations that the list drops must be there.
-func (k *retention) trimLiveList(ctx context.Context) error {
-	if err := k.history.Sync(ctx); err != nil {
-		return nil //nolint:nilerr // the history has reported it; the list is not shortened
-	}
-	return k.owner.Live.Trim()
-}
-
 // Pin protects an operation, live or finished, from pruning and deletion, or removes the
 // protection. The error wraps history.ErrUnknown if the operation does not exist.
 func (k *retention) Pin(ctx context.Context, id statefs.ID, pinned bool) error {

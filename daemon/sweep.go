@@ -16,7 +16,6 @@ type sweeper struct {
 	publisher *publisher
 	markers   *markers
 	ends      *ends
-	retention *retention
 
 	sweeping sync.Mutex // one sweep at a time
 	// reportedFiles maps each file that the last sweep found and left alone to the reason. It is guarded by
@@ -118,7 +117,11 @@ func (sw *sweeper) sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, e
 	sw.Lanes.ReconcileSoon()
 	sw.enqueueDifferences()
 	sw.ends.Deliveries.ScanSoon()
-	return findings, errors.Join(err, keysErr, markErr, foldersErr, sw.retention.trimLiveList(ctx))
+	err = errors.Join(err, keysErr, markErr, foldersErr)
+	if sw.history.Sync(ctx) == nil { // the operations that the list drops must be in the index; the history reports the error
+		err = errors.Join(err, sw.owner.Live.Trim())
+	}
+	return findings, err
 }
 
 // sweepAndLog runs the periodic sweep. It logs an error only if it differs from that of the last
