@@ -72,7 +72,10 @@ type admission struct {
 func newAdmission(c *Config, want func(statefs.ID), now func() time.Time) *admission {
 	a := &admission{
 		enqueue: want, now: now, queue: queue.New(c.Ageing), admitted: make(map[statefs.ID]struct{}),
-		reservations: make(map[statefs.ID]func()), pendingStarts: make(map[statefs.ID]chan struct{}), expected: newExpected(),
+		reservations: make(map[statefs.ID]func()), pendingStarts: make(map[statefs.ID]chan struct{}),
+		expected: expected{
+			arriving: make(map[statefs.ID]int), foreign: make(map[statefs.ID]bool), blocked: make(map[statefs.ID]blockedItem),
+		},
 		trialLanes: make(map[string]bool), trialIDs: make(map[string]statefs.ID), logger: c.Logger,
 	}
 	a.recheck = time.AfterFunc(time.Hour, func() { a.update(func(*queue.Queue) {}) })
@@ -93,7 +96,12 @@ func (a *admission) tryAdmit(o *operations, op *operation) bool {
 	if at := op.shown.Place; at.Standing != decide.Waiting || at.Item.Priority != op.rec.Priority {
 		o.place(op, decide.Waiting)
 	}
-	return a.admits(op.id())
+	wanted := a.admitReady()
+	a.mu.Lock()
+	ok := a.admittedLocked(op.id())
+	a.mu.Unlock()
+	a.notify(wanted, op.id())
+	return ok
 }
 
 // follow makes the queue follow a change of the table. Nothing else lets an operation enter the queue,
@@ -150,16 +158,6 @@ func (a *admission) moveLocked(id statefs.ID, before, after live.Place, list *st
 	default:
 		a.queue.KeepTurn(*after.Item)
 	}
-}
-
-// admits admits what may start, and reports whether an operation may.
-func (a *admission) admits(id statefs.ID) bool {
-	wanted := a.admitReady()
-	a.mu.Lock()
-	ok := a.admittedLocked(id)
-	a.mu.Unlock()
-	a.notify(wanted, id)
-	return ok
 }
 
 // admit admits what may start since the table has changed.

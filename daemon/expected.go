@@ -42,12 +42,6 @@ type blockedItem struct {
 	list *statefs.ID
 }
 
-func newExpected() expected {
-	return expected{
-		arriving: make(map[statefs.ID]int), foreign: make(map[statefs.ID]bool), blocked: make(map[statefs.ID]blockedItem),
-	}
-}
-
 // expectations returns the snapshots of operations that are about to be submitted, all of one list.
 func expectations(recs []*statefs.Record) []*live.Snapshot {
 	var list *statefs.ID

@@ -50,7 +50,10 @@ func (rc *reconciler) reconcileID(id statefs.ID, names statefs.NameSet) {
 		if err := rc.activate(id); err != nil {
 			return err
 		}
-		rc.runCallbacks(id)
+		op := rc.operation(id)
+		for _, fn := range rc.pendingCallbacks.take(id) {
+			fn(op)
+		}
 		sight, err := rc.markers.observe(id, names)
 		if err != nil {
 			return err
@@ -58,8 +61,7 @@ func (rc *reconciler) reconcileID(id statefs.ID, names statefs.NameSet) {
 		if len(sight.Irregular) > 0 {
 			rc.markers.strayFiles.uncounted.Store(true)
 		}
-		op := rc.operation(id)
-		if op == nil {
+		if op = rc.operation(id); op == nil {
 			err = rc.adopt(id, sight)
 			if op = rc.operation(id); op == nil {
 				rc.noteUnmanaged(id, sight, err)
@@ -175,14 +177,6 @@ func (rc *reconciler) expectBatch(rec *statefs.Record) error {
 		rc.live.Announce(expectations(recs)...)
 	}
 	return err
-}
-
-// runCallbacks runs the functions that wait for the reconcile of an operation.
-func (rc *reconciler) runCallbacks(id statefs.ID) {
-	op := rc.operation(id)
-	for _, fn := range rc.pendingCallbacks.take(id) {
-		fn(op)
-	}
 }
 
 // immediateRetries is how many consecutive reconciles after a moved marker run without a delay.
