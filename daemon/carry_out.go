@@ -51,7 +51,7 @@ func (dc *decisions) makeEffects() map[decide.Effect]carrier {
 		decide.CutOff:       only(f.handleCutOff),
 
 		decide.Ignore:       ofRequest(q.ignoreRequest),
-		decide.Drop:         ofRequest(q.dropRequest),
+		decide.Drop:         func(op *operation, x seen, _ decide.Answer) error { return q.drop(op, x.request) },
 		decide.Transition:   ofRequest(q.transitionFor),
 		decide.StopWork:     ofRequest(dc.stopWork),
 		decide.Continue:     ofRequest(q.takePauseBack),
@@ -95,8 +95,12 @@ func (dc *decisions) makeEffects() map[decide.Effect]carrier {
 	}
 }
 
+// stopWork stops the work first, and renames the marker when it has stopped: paused means that no work is running.
 func (dc *decisions) stopWork(op *operation, r *request, answer decide.Answer) error {
-	dc.requests.stopWork(op, r, answer)
+	op.run.Pause()
+	dc.logLine(op, answer.Line)
+	op.await(decide.StopWork, r, answer.Cause)
+	op.syncOptionalPause()
 	return dc.checkStopped(op)
 }
 

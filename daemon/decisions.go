@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
@@ -173,13 +174,32 @@ func (dc *decisions) viewRequests(op *operation, sight statefs.Observation) (las
 	return false, dc.requests.commitReconcile(op)
 }
 
+// takeRequests takes the request files and judges each request: cancels first, the others in the order in which they
+// were made, so that the last one wins. A request that could not be carried out stays pending for the next reconcile.
 func (dc *decisions) takeRequests(op *operation, asks []statefs.Action) error {
-	return dc.requests.handleRequests(op, asks, func(x seen) error {
-		if _, err := dc.judge(op, x); err != nil {
+	if r := op.awaiting[decide.StopWork]; r != nil && op.run == nil { // the work ended before it stopped
+		delete(op.awaiting, decide.StopWork)
+		op.pendingRequests = append(op.pendingRequests, r)
+	}
+	if err := dc.requests.takeRequests(op, asks); err != nil {
+		return err
+	}
+	for len(op.pendingRequests) > 0 {
+		r := op.pendingRequests[0]
+		stale := dc.requests.olderThanState(op, r) || alreadyApplied(op.rec, r)
+		_, err := dc.judge(op, seen{Observation: decide.Requested{Action: r.Action, Stale: stale}, request: r})
+		if err == nil {
+			err = dc.checkEnded(op)
+		}
+		if err != nil {
 			return err
 		}
-		return dc.checkEnded(op)
-	})
+		op.pendingRequests = slices.DeleteFunc(op.pendingRequests, func(p *request) bool { return p == r })
+		if !slices.Contains(op.unsettled(), r) {
+			op.doneRequests = append(op.doneRequests, r)
+		}
+	}
+	return nil
 }
 
 // checkStopped completes an awaited pause if all work has stopped.

@@ -27,31 +27,6 @@ func lineNoEffect(ask statefs.Action, state statefs.State) string {
 	return fmt.Sprintf("  %s requested while %s: nothing to do.", ask.Title(), state)
 }
 
-// handleRequests takes the request files and has each judged: cancels first, the others in the order
-// in which they were made, so that the last one wins. A request that could not be carried out stays
-// pending for the next reconcile.
-func (q *requests) handleRequests(op *operation, asks []statefs.Action, judge func(seen) error) error {
-	if r := op.awaiting[decide.StopWork]; r != nil && op.run == nil { // the work ended before it stopped
-		delete(op.awaiting, decide.StopWork)
-		op.pendingRequests = append(op.pendingRequests, r)
-	}
-	if err := q.takeRequests(op, asks); err != nil {
-		return err
-	}
-	for len(op.pendingRequests) > 0 {
-		r := op.pendingRequests[0]
-		stale := q.olderThanState(op, r) || alreadyApplied(op.rec, r)
-		if err := judge(seen{Observation: decide.Requested{Action: r.Action, Stale: stale}, request: r}); err != nil {
-			return err
-		}
-		op.pendingRequests = slices.DeleteFunc(op.pendingRequests, func(p *request) bool { return p == r })
-		if !slices.Contains(op.unsettled(), r) {
-			op.doneRequests = append(op.doneRequests, r)
-		}
-	}
-	return nil
-}
-
 // takeRequests adds requests to op.pendingRequests, in the order in which they are to be carried
 // out. It returns only errors that go away by themselves (resource exhausted).
 func (q *requests) takeRequests(op *operation, asks []statefs.Action) error {
@@ -94,18 +69,6 @@ func (q *requests) ignoreRequest(op *operation, r *request, _ decide.Answer) err
 	q.logLine(op, lineNoEffect(r.Action, op.state))
 	q.logger.Info("request has no effect in this state", "id", op.id(), "request", r.Action, "state", op.state)
 	return nil
-}
-
-func (q *requests) dropRequest(op *operation, r *request, _ decide.Answer) error {
-	return q.drop(op, r)
-}
-
-// stopWork stops the work first, and renames the marker when it has stopped: paused means that no work is running.
-func (q *requests) stopWork(op *operation, r *request, answer decide.Answer) {
-	op.run.Pause()
-	q.logLine(op, answer.Line)
-	op.await(decide.StopWork, r, answer.Cause)
-	op.syncOptionalPause()
 }
 
 // takePauseBack lets work go on that a pause has not stopped yet.

@@ -185,8 +185,8 @@ var mutants = []mutant{
 		"TestStepsRunInTheirOrder|TestGates", "./daemon", false,
 	},
 	{
-		"a request that is made again counts again", "daemon/requests.go",
-		"q.olderThanState(op, r) || alreadyApplied(op.rec, r)", "false",
+		"a request that is made again counts again", "daemon/decisions.go",
+		"dc.requests.olderThanState(op, r) || alreadyApplied(op.rec, r)", "false",
 		"TestRandomSteps|TestRequestThatIsLeftAfterItsEffect", "./daemon", false,
 	},
 	{
