@@ -69,8 +69,7 @@ func (f *finisher) recordStall(op *operation) error {
 		op.rec.StalledAt = nil
 		f.logger.Info("work moves again", "id", op.id())
 	} else {
-		now := f.owner.Now()
-		op.rec.StalledAt = &now
+		op.rec.StalledAt = new(f.owner.Now())
 		f.logger.Warn("work stalled: no output and no progress", "id", op.id(), "for", op.run.StallAfter(),
 			"action", op.run.Def().OnStall)
 	}
@@ -267,8 +266,7 @@ func (f *finisher) stayPaused(op *operation, cause statefs.Cause) error {
 	}
 	if cause == statefs.CauseRescued {
 		op.rec.Rescues++
-		now := f.owner.Now()
-		op.rec.DueAt = &now // DueAt records that the run is over
+		op.rec.DueAt = new(f.owner.Now()) // DueAt records that the run is over
 	}
 	op.unsaved = true
 	return f.starts.finishRun(op)
@@ -315,8 +313,7 @@ func (f *finisher) planRetry(op *operation, a decide.Answer, failed decide.Attem
 func (f *finisher) exceededLimit(op *operation, now time.Time, wait time.Duration) string {
 	rec, def := op.rec, op.run.Def()
 	if rec.RetryUntil == nil && def.Retry.For > 0 {
-		until := now.Add(def.Retry.For - rec.ActiveTime(now))
-		rec.RetryUntil = &until
+		rec.RetryUntil = new(now.Add(def.Retry.For - rec.ActiveTime(now)))
 	}
 	begins := f.retentionClock.now(now, f.uptime()).Add(wait)
 	switch t := f.deadlinesOf(op); {

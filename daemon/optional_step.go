@@ -123,8 +123,8 @@ func (o *optional) beginOptionalStep(op *operation, def *catalog.Definition, par
 func (o *optional) skipOptionalStep(op *operation, rec *statefs.Record, at *steps.Step, step *catalog.Step,
 	failed error,
 ) error {
-	now, cause := o.owner.Now(), steps.CauseWhen
-	at.EndedAt, at.Reason = &now, steps.ConditionNotMet+step.When
+	cause := steps.CauseWhen
+	at.EndedAt, at.Reason = new(o.owner.Now()), steps.ConditionNotMet+step.When
 	if failed != nil {
 		cause, at.Reason, at.ErrorCode, at.ErrorMessage = steps.CauseNeedsPerson, "", "when_failed", failed.Error()
 	}
@@ -141,11 +141,11 @@ func (o *optional) skipOptionalStep(op *operation, rec *statefs.Record, at *step
 func (o *optional) optionalStepNotBegun(op *operation, name string, err error) error {
 	rec := *op.rec
 	rec.Steps = steps.Clone(rec.Steps)
-	at, now := steps.Find(rec.Steps, name), o.owner.Now()
+	at := steps.Find(rec.Steps, name)
 	if at.Status != steps.Running {
 		return err
 	}
-	at.EndedAt = &now
+	at.EndedAt = new(o.owner.Now())
 	o.admission.releaseStep(op, name)
 	if _, disk := errors.AsType[*fs.PathError](err); disk {
 		return errors.Join(err, at.Apply(steps.CauseCutOff), o.saveOptionalSteps(op, &rec))
@@ -379,8 +379,7 @@ func (o *optional) failOptionalStep(rec *statefs.Record, at *steps.Step, s *opti
 		return steps.CauseCutOff
 	}
 	at.Backoff++
-	due := o.owner.Now().Add(retryDelay(r, failure, class, at.Backoff))
-	at.DueAt = &due
+	at.DueAt = new(o.owner.Now().Add(retryDelay(r, failure, class, at.Backoff)))
 	return steps.CauseRetryLater
 }
 

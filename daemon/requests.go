@@ -144,26 +144,23 @@ func (q *requests) retry(op *operation, r *request, answer decide.Answer) error 
 		q.refuse(op, r.Action, err)
 		return nil
 	}
-	other, err := q.retryUnlessEqual(op, func() error {
+	return q.restart(op, r, func() error {
 		if err := q.transitionFor(op, r, answer); err != nil {
 			return err
 		}
 		q.clearFailure(op.rec)
 		return nil
 	})
-	q.ignoreEqualRetry(op, r, other)
-	return err
 }
 
-// ignoreEqualRetry drops a retry because the equal operation other is live; it does nothing if
-// other is nil.
-func (q *requests) ignoreEqualRetry(op *operation, r *request, other *statefs.Record) {
-	if other == nil {
-		return
+// restart is retryUnlessEqual for a request, which is dropped if an equal operation is live.
+func (q *requests) restart(op *operation, r *request, begin func() error) error {
+	other, err := q.retryUnlessEqual(op, begin)
+	if other != nil {
+		q.logLine(op, lineEqual(other.ID))
+		q.logger.Info("request has no effect: an equal operation is live", "id", op.id(), "request", r.Action, "equal", other.ID)
 	}
-	q.logLine(op, lineEqual(other.ID))
-	q.logger.Info("request has no effect: an equal operation is live", "id", op.id(), "request",
-		r.Action, "equal", other.ID)
+	return err
 }
 
 func lineEqual(other statefs.ID) string {

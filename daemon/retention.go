@@ -74,12 +74,10 @@ func (k *retention) retentionGuards() (g history.Guards, err error) {
 			g.Refer(rec)
 		}
 	}
+	g.Trailing = make(map[statefs.ID]bool)
 	for _, s := range k.live.All() { // after the markers: covers operations managed by now
 		g.ReferAfter(s.ID, s.Parents()...)
 		if s.State == statefs.Trailing {
-			if g.Trailing == nil {
-				g.Trailing = make(map[statefs.ID]bool)
-			}
 			g.Trailing[s.ID] = true
 		}
 		if of, ok := s.Row.Retries(); ok {

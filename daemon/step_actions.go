@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -162,9 +163,7 @@ func (q *requests) retryStep(op *operation, a *stepAction) error {
 	if a.optional {
 		return q.applyAction(op, a, line, change, "")
 	}
-	other, err := q.retryUnlessEqual(op, func() error { return q.applyAction(op, a, line, change, statefs.CauseRetry) })
-	q.ignoreEqualRetry(op, a.request, other)
-	return err
+	return q.restart(op, a.request, func() error { return q.applyAction(op, a, line, change, statefs.CauseRetry) })
 }
 
 // resetStep makes a step that failed, or that a person goes back to, begin again.
@@ -182,14 +181,10 @@ func (q *requests) skipStep(op *operation, a *stepAction) error {
 		cause = "" // the operation keeps its state
 	}
 	return q.applyAction(op, a, fmt.Sprintf("step %s is skipped%s", a.target, a.bySuffix()), func(rec *statefs.Record) {
-		now := q.owner.Now()
 		s := steps.Find(rec.Steps, a.target)
-		s.Reason, s.DueAt = a.args.Reason, nil
+		s.Reason, s.DueAt = cmp.Or(a.args.Reason, "skipped"+a.bySuffix()), nil
 		if s.EndedAt == nil {
-			s.EndedAt = &now
-		}
-		if s.Reason == "" {
-			s.Reason = "skipped" + a.bySuffix()
+			s.EndedAt = new(q.owner.Now())
 		}
 		_ = s.Apply(steps.CauseSkip) // acts.Check has seen that it can be skipped
 		if cause != "" {
@@ -249,7 +244,6 @@ func (q *requests) approve(op *operation, a *stepAction) error {
 // reject ends an operation at its gate. After a crash before the end is durable, the request is
 // carried out again.
 func (q *requests) reject(op *operation, a *stepAction) error {
-	now := q.owner.Now()
 	rec := q.recordWith(op, a)
 	message := fmt.Sprintf("step %s is rejected%s", a.target, a.bySuffix())
 	if a.args.Reason != "" {
@@ -257,7 +251,7 @@ func (q *requests) reject(op *operation, a *stepAction) error {
 	}
 	rec.Error, rec.Reason = &statefs.Fault{Code: "rejected", Message: message}, ""
 	s := steps.Find(rec.Steps, a.target)
-	s.ErrorCode, s.ErrorMessage, s.EndedAt = "rejected", message, &now
+	s.ErrorCode, s.ErrorMessage, s.EndedAt = "rejected", message, new(q.owner.Now())
 	_ = s.Apply(steps.CauseReject) // it is pending
 	q.logLine(op, "  "+capitalize(stream.Printable(message))+".")
 	op.rec = rec

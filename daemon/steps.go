@@ -89,8 +89,7 @@ func (s *starts) passSkippedSteps(op *operation, def *catalog.Definition, params
 			if holds {
 				return move, skipped, nil
 			}
-			now := s.owner.Now()
-			at.Reason, at.EndedAt = steps.ConditionNotMet+step.When, &now
+			at.Reason, at.EndedAt = steps.ConditionNotMet+step.When, new(s.owner.Now())
 			err = at.Apply(steps.CauseWhen)
 			skipped = append(skipped, name)
 		}
@@ -175,9 +174,8 @@ func (s *starts) leaveStepToPerson(op *operation, err error, reason string) erro
 	if at == nil {
 		return err
 	}
-	now := s.owner.Now()
 	op.rec.Error, op.rec.Reason = fault(err), reason
-	at.ErrorCode, at.ErrorMessage, at.EndedAt = op.rec.Error.Code, op.rec.Error.Message, &now
+	at.ErrorCode, at.ErrorMessage, at.EndedAt = op.rec.Error.Code, op.rec.Error.Message, new(s.owner.Now())
 	if err := at.Apply(steps.CauseNeedsPerson); err != nil {
 		return err
 	}

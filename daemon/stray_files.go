@@ -59,9 +59,11 @@ func (m *markers) setAside(op *operation, odd []string) {
 			m.logLine(op, "  '"+file+"' is no regular file: moved to corrupt/.")
 			continue
 		}
-		if !m.isFirstReport(op.id(), file) {
+		known, _ := m.blockedFiles.get(op.id())
+		if slices.Contains(known, file) {
 			continue
 		}
+		m.blockedFiles.set(op.id(), append(known, file))
 		m.logger.Error("not a regular file, and cannot be moved to corrupt/: remove it", "id", op.id(),
 			"file", file, "error", err)
 		m.logLine(op, "  '"+file+"' is no regular file and cannot be moved to corrupt/: remove it.")
@@ -81,15 +83,4 @@ func (m *markers) setAsideObstacles(id statefs.ID, rec *statefs.Record, odd []st
 	op := newOperation(rec)
 	m.setAside(op, odd)
 	m.closeLog(op)
-}
-
-// isFirstReport reports whether a file that cannot be moved was not reported before, and notes that
-// it is now.
-func (m *markers) isFirstReport(id statefs.ID, file string) bool {
-	known, _ := m.blockedFiles.get(id)
-	if slices.Contains(known, file) {
-		return false
-	}
-	m.blockedFiles.set(id, append(known, file))
-	return true
 }

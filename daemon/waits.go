@@ -60,8 +60,7 @@ func (wt *waits) waitingReason(op *operation) (statefs.Waiting, bool) {
 	if op.state == statefs.Queued {
 		return wt.Waiting(op.id())
 	}
-	since := op.rec.Since()
-	return statefs.Waiting{Reason: statefs.WaitsForTime, Until: op.rec.DueAt, Lane: laneOf(op.rec), Since: &since},
+	return statefs.Waiting{Reason: statefs.WaitsForTime, Until: op.rec.DueAt, Lane: laneOf(op.rec), Since: new(op.rec.Since())},
 		(op.state == statefs.Scheduled || op.state == statefs.FailedRetryable) && op.rec.DueAt != nil
 }
 
