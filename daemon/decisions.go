@@ -219,11 +219,11 @@ func (dc *decisions) checkEnded(op *operation) (err error) {
 }
 
 func (dc *decisions) viewLimits(op *operation, _ statefs.Observation) (last bool, err error) {
-	expired, fault := dc.ends.expiredLimit(op)
+	fault := dc.ends.expiredLimit(op)
 	if fault == nil {
 		return false, nil
 	}
-	return dc.judge(op, seen{Observation: expired, fault: fault})
+	return dc.judge(op, seen{Observation: decide.LimitExpired{}, fault: fault})
 }
 
 func (dc *decisions) viewDue(op *operation, _ statefs.Observation) (last bool, err error) {

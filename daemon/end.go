@@ -296,27 +296,23 @@ func (e *ends) detachOperation(op *operation) error {
 	return nil
 }
 
-// expiredLimit returns which limits of an operation have expired, and the error that this is; nil for none.
-func (e *ends) expiredLimit(op *operation) (expired decide.LimitExpired, fault *statefs.Fault) {
+// expiredLimit returns the error for a limit of an operation that has expired, nil for none.
+func (e *ends) expiredLimit(op *operation) *statefs.Fault {
 	t, ran := e.deadlinesOf(op), e.uptime()
 	over := func(limit time.Duration) bool { return limit > 0 && limit <= ran }
-	expired = decide.LimitExpired{Deadline: over(t.expiry), Queue: over(t.queue)}
-	if expired == (decide.LimitExpired{}) {
-		return expired, nil
+	if !over(t.expiry) && !over(t.queue) {
+		return nil
 	}
 	def, err := e.storedDefinition(op.rec)
-	if err != nil {
-		return expired, nil
+	switch {
+	case err != nil:
+		return nil
+	case over(t.expiry):
+		return &statefs.Fault{Code: "deadline_exceeded", Message: "it has not ended within its deadline of " +
+			param.FormatDuration(def.Deadline)}
 	}
-	if expired.Deadline {
-		return expired, &statefs.Fault{Code: "deadline_exceeded", Message: fmt.Sprintf("it has not ended within its deadline of %s",
-			param.FormatDuration(def.Deadline))}
-	}
-	return expired, &statefs.Fault{
-		Code: "queue_timeout",
-		Message: fmt.Sprintf("it waited in the queue for longer than its queue_timeout of %s",
-			param.FormatDuration(def.QueueTimeout)),
-	}
+	return &statefs.Fault{Code: "queue_timeout", Message: "it waited in the queue for longer than its queue_timeout of " +
+		param.FormatDuration(def.QueueTimeout)}
 }
 
 // endExpired ends the work of an operation, one of whose limits has expired.

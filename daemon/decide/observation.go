@@ -63,7 +63,7 @@ type (
 		Done, SamePlaces bool
 	}
 	// LimitExpired means that the deadline or the queue_timeout has passed.
-	LimitExpired struct{ Deadline, Queue bool }
+	LimitExpired struct{}
 	// TimeCame means that no time is ahead for which the operation waits.
 	TimeCame struct{}
 	// ParentSeen is how a parent ended. AnyEnd means that any end will do.

@@ -3,7 +3,7 @@ package decide
 import "github.com/jobdir/jobdir/statefs"
 
 // A limit has no effect once the required steps are done. Work that runs is ended first.
-func (o LimitExpired) decide(s Snapshot, _ Env) Answer {
+func (LimitExpired) decide(s Snapshot, _ Env) Answer {
 	switch {
 	case s.State == statefs.Trailing:
 		return do(None)
