@@ -49,6 +49,7 @@ func newParts(config Config) *Daemon {
 		startedAt: time.Now(), config: config, committer: committer{config.Owner}, history: config.History,
 		logger: config.Logger,
 	}
+	c.waitFollowers.byID = make(map[statefs.ID]*followedOperation)
 	c.fatal, c.ready, c.stopped = make(chan error, 1), make(chan struct{}), make(chan struct{})
 	p := &publisher{core: c}
 	c.live.Subscribe(p.publish)

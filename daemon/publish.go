@@ -89,8 +89,7 @@ func (pb *publisher) publishStep(rec *statefs.Record, step *steps.Step) {
 
 func (pb *publisher) publishStall(rec *statefs.Record) {
 	e := events.Of(rec, events.Stalled)
-	stalled := rec.StalledAt != nil
-	e.Stalled = &stalled
+	e.Stalled = new(rec.StalledAt != nil)
 	pb.config.Events.Publish(e)
 }
 

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"maps"
@@ -253,10 +254,7 @@ func (t *failingOperations) list() []api.FailingOperation {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	found := slices.SortedFunc(maps.Values(t.byID), func(a, b *failingEntry) int {
-		if order := a.Since.Compare(b.Since); order != 0 {
-			return order
-		}
-		return strings.Compare(a.ID.String(), b.ID.String())
+		return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.ID.String(), b.ID.String()))
 	})
 	out := make([]api.FailingOperation, 0, min(len(found), maxFailingListed))
 	for _, known := range found[:cap(out)] {

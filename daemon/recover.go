@@ -450,23 +450,19 @@ func (rv *recovery) indexMissedEnds(ctx context.Context, present map[statefs.ID]
 
 // indexAllEnded runs indexEnded for many operations concurrently, because each record must be read.
 func (rv *recovery) indexAllEnded(ids map[statefs.ID]bool) error {
-	next := make(chan statefs.ID)
 	var failed error
 	var once sync.Once
 	var workers sync.WaitGroup
-	for range 2 * runtime.GOMAXPROCS(0) {
+	places := make(chan struct{}, 2*runtime.GOMAXPROCS(0))
+	for id := range ids {
+		places <- struct{}{}
 		workers.Go(func() {
-			for id := range next {
-				if err := rv.indexEnded(id); err != nil {
-					once.Do(func() { failed = err })
-				}
+			if err := rv.indexEnded(id); err != nil {
+				once.Do(func() { failed = err })
 			}
+			<-places
 		})
 	}
-	for id := range ids {
-		next <- id
-	}
-	close(next)
 	workers.Wait()
 	return failed
 }

@@ -53,10 +53,9 @@ func (sw *sweeper) repairRecord(op *operation) {
 		return
 	}
 	sw.logger.Error("record unreadable, writing it again", "id", op.id(), "error", err)
+	err = nil
 	if unreadable {
 		err = sw.owner.QuarantineRecord(op.id(), corrupt.Reason)
-	} else {
-		err = nil
 	}
 	if err == nil {
 		err = sw.commitRecord(op, op.rec)

@@ -96,9 +96,6 @@ func (wt *waits) Follow(id statefs.ID, wake func()) (leave func()) {
 	w.mu.Lock()
 	f := w.byID[id]
 	if f == nil {
-		if w.byID == nil {
-			w.byID = make(map[statefs.ID]*followedOperation)
-		}
 		f = new(followedOperation)
 		w.byID[id] = f
 	}
