@@ -384,18 +384,19 @@ func (d *Daemon) Admit(drafts []*statefs.Record) error {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if waiting := d.countWaiting() + len(q.admitted); waiting+len(drafts) > most {
+	admitted := len(q.admitted.m)
+	if admitted == 0 {
+		q.admitted.m = nil // an emptied map keeps the memory of a long list
+	}
+	if waiting := d.countWaiting() + admitted; waiting+len(drafts) > most {
 		text := fmt.Sprintf("The queue is full: %d operations wait, and max_queued is %d", waiting, most)
 		if len(drafts) > 1 {
 			text += fmt.Sprintf("; these would be %d more", len(drafts))
 		}
 		return &submit.BusyError{Text: text, Full: true, RetryAfter: retryAfterFull}
 	}
-	if q.admitted == nil {
-		q.admitted = make(map[statefs.ID]struct{}, len(drafts))
-	}
 	for _, rec := range drafts {
-		q.admitted[rec.ID] = struct{}{}
+		q.admitted.set(rec.ID, true)
 	}
 	return nil
 }

@@ -165,20 +165,17 @@ func (a *admission) overdue(announced []statefs.ID) (late []statefs.ID) {
 // queueQuota limits how many operations wait. A submit counts from the moment it is admitted, so that concurrent
 // submits cannot exceed the limit together.
 type queueQuota struct {
-	mu sync.Mutex // held while an admitted draft enters the table, which then counts it
+	mu sync.RWMutex // read-locked while an admitted draft enters the table, which then counts it
 	// admitted holds the drafts that were admitted, until they are announced or withdrawn.
-	admitted map[statefs.ID]struct{}
+	admitted lockedMap[statefs.ID, bool]
 }
 
 // settle calls count, which counts drafts as waiting or gives them up, and releases their places.
 func (q *queueQuota) settle(count func(), drafts ...*statefs.Record) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	q.mu.RLock()
+	defer q.mu.RUnlock()
 	count()
 	for _, rec := range drafts {
-		delete(q.admitted, rec.ID)
-	}
-	if len(q.admitted) == 0 {
-		q.admitted = nil // an emptied map keeps the memory of a long list
+		q.admitted.take(rec.ID)
 	}
 }

@@ -12,7 +12,7 @@ import (
 // Table holds the live operations of a daemon. Op is what its owner keeps of an operation beside the
 // snapshot; the table only hands it out. The zero value is empty. It is safe for concurrent use.
 type Table[Op any] struct {
-	mu       sync.RWMutex
+	mu       sync.Mutex
 	entries  map[statefs.ID]entry[Op]
 	rows     history.LiveIndex
 	counters tally.Counters
@@ -62,15 +62,15 @@ func (t *Table[Op]) Announce(all ...*Snapshot) {
 
 // Announced reports whether an operation was announced and not added.
 func (t *Table[Op]) Announced(id statefs.ID) bool {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	return t.entries[id].announced
 }
 
 // AllAnnounced returns the operations that were announced and not added.
 func (t *Table[Op]) AllAnnounced() (ids []statefs.ID) {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	for id, e := range t.entries {
 		if e.announced {
 			ids = append(ids, id)
@@ -195,16 +195,16 @@ func (t *Table[Op]) setChild(s *Snapshot, add bool) {
 
 // Get returns an operation and its snapshot; no snapshot if it is not in the table.
 func (t *Table[Op]) Get(id statefs.ID) (Op, *Snapshot) {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	e := t.entries[id]
 	return e.op, e.listed()
 }
 
 // All returns the snapshots of all operations, in no order.
 func (t *Table[Op]) All() []*Snapshot {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	all := make([]*Snapshot, 0, len(t.entries))
 	for _, e := range t.entries {
 		if e.State != "" {
@@ -216,8 +216,8 @@ func (t *Table[Op]) All() []*Snapshot {
 
 // Children returns the queued operations that come after an operation.
 func (t *Table[Op]) Children(parent statefs.ID) []statefs.ID {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	children := make([]statefs.ID, 0, len(t.children[parent]))
 	for child := range t.children[parent] {
 		children = append(children, child)
@@ -231,8 +231,8 @@ const maxAncestors = 100
 // AncestorNeedingPerson returns the nearest of the parents of an operation, their parents, and so on,
 // that waits for a person, or the zero ID.
 func (t *Table[Op]) AncestorNeedingPerson(child statefs.ID) (none statefs.ID) {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	queue, seen := []statefs.ID{child}, map[statefs.ID]bool{child: true}
 	for at := 0; at < len(queue); at++ {
 		s := t.entries[queue[at]].Snapshot
