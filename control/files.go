@@ -46,34 +46,39 @@ func (s *streams) logFile(w *front.Response, r *front.Request) error {
 	if err != nil {
 		return s.view.recordError(id, err)
 	}
-	var content io.ReadSeeker = strings.NewReader("")
 	log, err := s.tree.OpenLog(id)
+	return serveLog(w, rec, id.String()+".log", log, err, func(size int64) (from, to int64) {
+		if rec.LogBytes == nil {
+			return 0, size
+		}
+		w.Header().Set("ETag", `"`+strconv.FormatInt(*rec.LogBytes, 10)+`"`)
+		return 0, min(size, *rec.LogBytes) // bytes written after the end of the operation are not part of its log
+	})
+}
+
+// serveLog answers with the part of a log that shown returns for its size, and closes the log; err is the error of
+// opening it. Without a log the answer is empty. An irregular file in place of the log of a live operation counts as
+// none: the daemon moves it away when the work begins.
+func serveLog(w *front.Response, rec *statefs.Record, name string, log *os.File, err error,
+	shown func(size int64) (from, to int64),
+) error {
+	var content io.ReadSeeker = strings.NewReader("")
 	switch {
 	case err == nil:
 		defer func() { _ = log.Close() }() // opened for reading
-		content = log
-	case !noLogYet(rec, err):
-		return err
-	}
-	if sealed := rec.LogBytes; sealed != nil && log != nil {
-		// Bytes written after the end of the operation are not part of its log.
 		info, err := log.Stat()
 		if err != nil {
 			return err
 		}
-		if info.Size() > *sealed {
-			content = io.NewSectionReader(log, 0, *sealed)
+		content = log // the kernel can send the whole file
+		if from, to := shown(info.Size()); from > 0 || to < info.Size() {
+			content = io.NewSectionReader(log, from, to-from)
 		}
-		w.Header().Set("ETag", `"`+strconv.FormatInt(*sealed, 10)+`"`)
+	case !errors.Is(err, fs.ErrNotExist) && (!errors.Is(err, files.ErrIrregular) || rec.LogBytes != nil):
+		return err
 	}
-	attach(w.Header(), front.MediaText+"; charset=utf-8", id.String()+".log")
+	attach(w.Header(), front.MediaText+"; charset=utf-8", name)
 	return w.ServeContent(time.Time{}, content)
-}
-
-// noLogYet reports whether err means that there is no log. An irregular file in place of the log of a live operation
-// counts as none: the daemon moves it away when the work begins.
-func noLogYet(rec *statefs.Record, err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, files.ErrIrregular) && rec.LogBytes == nil
 }
 
 // Headers of a step's log: the run that wrote it, and all runs of the step that are known.
@@ -107,22 +112,11 @@ func (s *streams) stepLog(w *front.Response, id statefs.ID, q *front.Query) erro
 		w.Header().Set(runHeader, strconv.Itoa(cmp.Or(int(wanted), step.Run)))
 		w.Header().Set(runsHeader, strings.Trim(strings.ReplaceAll(fmt.Sprint(runs), " ", ", "), "[]"))
 	}
-	var content io.ReadSeeker = strings.NewReader("")
 	log, err := s.tree.OpenStepLog(id, step)
-	switch {
-	case err == nil:
-		defer func() { _ = log.Close() }() // opened for reading
-		info, err := log.Stat()
-		if err != nil {
-			return err
-		}
-		from, to, _ := step.OutputOf(int(wanted), info.Size())
-		content = io.NewSectionReader(log, from, to-from)
-	case !noLogYet(rec, err):
-		return err
-	}
-	attach(w.Header(), front.MediaText+"; charset=utf-8", id.String()+"."+step.Name+".log")
-	return w.ServeContent(time.Time{}, content)
+	return serveLog(w, rec, id.String()+"."+step.Name+".log", log, err, func(size int64) (from, to int64) {
+		from, to, _ = step.OutputOf(int(wanted), size)
+		return from, to
+	})
 }
 
 // attach makes a browser save a file instead of showing it: output of work is never executed in the daemon's origin.
