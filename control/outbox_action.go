@@ -33,9 +33,15 @@ func (s *outboxControl) requestDeliveryAction(ask statefs.DeliveryAction) front.
 		if err != nil {
 			return err
 		}
-		awaited := s.awaitEntries(names, wait)
-		defer awaited.stop()
+		waiting, stopWaiting := context.WithTimeout(r.Context(), wait)
+		defer stopWaiting()
+		var attempts []<-chan struct{}
 		for _, name := range names {
+			if wait > 0 {
+				done, stop := s.daemon.Await(name)
+				defer stop()
+				attempts = append(attempts, done)
+			}
 			if err := s.tree.Outbox.Request(name, ask, args); err != nil {
 				return err
 			}
@@ -46,7 +52,7 @@ func (s *outboxControl) requestDeliveryAction(ask statefs.DeliveryAction) front.
 		for _, name := range names { // a failure leaves the request pending: it is on disk
 			out.Pending = s.daemon.Reconcile(ctx, name) != nil || out.Pending
 		}
-		tried := awaited.tried(r.Context())
+		tried := attempted(waiting, attempts)
 		what := strconv.Itoa(len(names)) + " deliveries"
 		if len(names) == 1 {
 			what = "delivery " + strconv.Itoa(names[0].Place) + " (" + names[0].Kind + ")"
@@ -64,37 +70,9 @@ func (s *outboxControl) requestDeliveryAction(ask statefs.DeliveryAction) front.
 	}
 }
 
-// awaitedEntries are entries whose next attempt the client waits for.
-type awaitedEntries struct {
-	done  []<-chan struct{}
-	stops []func()
-	until time.Time
-}
-
-// awaitEntries starts to watch for an attempt of each entry, unless wait is 0.
-func (s *outboxControl) awaitEntries(names []statefs.EntryName, wait time.Duration) *awaitedEntries {
-	a := &awaitedEntries{until: time.Now().Add(wait)}
-	if wait == 0 {
-		return a
-	}
-	for _, name := range names {
-		done, stop := s.daemon.Await(name)
-		a.done, a.stops = append(a.done, done), append(a.stops, stop)
-	}
-	return a
-}
-
-func (a *awaitedEntries) stop() {
-	for _, stop := range a.stops {
-		stop()
-	}
-}
-
-// tried waits, and returns for each entry whether it was attempted; nil without a wait.
-func (a *awaitedEntries) tried(ctx context.Context) (tried []bool) {
-	ctx, stop := context.WithDeadline(ctx, a.until)
-	defer stop()
-	for _, done := range a.done {
+// attempted waits until each attempt has ended, at most until ctx ends, and returns which have; nil for none.
+func attempted(ctx context.Context, attempts []<-chan struct{}) (tried []bool) {
+	for _, done := range attempts {
 		select {
 		case <-done:
 		case <-ctx.Done():
