@@ -2,6 +2,7 @@ package control
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -117,6 +118,9 @@ func (s *bulks) carryOut(w *front.Response, r *front.Request, out api.Bulk[*stri
 	return w.SendJSON(http.StatusOK, out)
 }
 
+// bulkKinds are the types of the members of the body that are not texts.
+var bulkKinds = map[string]string{"dry_run": "true or false", "filter": "an object", "ids": "a list of IDs"}
+
 // bulkFrom parses the body of the request.
 func bulkFrom(r *front.Request) (*bulkRequest, error) {
 	body, err := bodyAlone(r)
@@ -126,13 +130,12 @@ func bulkFrom(r *front.Request) (*bulkRequest, error) {
 	in := new(bulkRequest)
 	err = decodeBulk(body, in)
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
-		name := wrong.Field
+		name, value := wrong.Field, wrong.Value
 		var members map[string]json.RawMessage
-		value := wrong.Value
 		if json.Unmarshal(body, &members) == nil && members[name] != nil {
 			value = front.Quote(string(members[name]))
 		}
-		return nil, front.Invalid(name, "%s must be %s", value, bulkKind(name))
+		return nil, front.Invalid(name, "%s must be %s", value, cmp.Or(bulkKinds[name], "a text"))
 	}
 	if err != nil {
 		return nil,
@@ -277,17 +280,4 @@ func (s *bulks) forEachOperation(ctx context.Context, ids []statefs.ID,
 		failures = append(failures, api.BulkFailure{ID: ids[i], Status: known.Status, Error: known.Text})
 	}
 	return done, failures
-}
-
-// bulkKind names the type of a member of the body.
-func bulkKind(name string) string {
-	switch name {
-	case "dry_run":
-		return "true or false"
-	case "filter":
-		return "an object"
-	case "ids":
-		return "a list of IDs"
-	}
-	return "a text"
 }

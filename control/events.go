@@ -62,7 +62,7 @@ func (s *eventStreams) eventReader(r *front.Request) (reader *events.Reader, ids
 		}
 		filter.IDs = append(filter.IDs, id)
 	}
-	after := afterFrom(r, q)
+	after := positionFrom(r, q, true, "after", events.Now, "the number of an event, or 0")
 	if err := q.Err(); err != nil {
 		return nil, nil, err
 	}
@@ -93,23 +93,6 @@ func splitList(given []string) (out []string) {
 		}
 	}
 	return out
-}
-
-// afterFrom returns the event number after which a reader continues.
-func afterFrom(r *front.Request, q *front.Query) uint64 {
-	text, from := r.Header.Get("Last-Event-ID"), "header Last-Event-ID"
-	if text == "" {
-		if !q.Has("after") {
-			return events.Now
-		}
-		text, from = q.Get("after"), "parameter 'after'"
-	}
-	after, err := strconv.ParseUint(text, 10, 63)
-	if err != nil {
-		q.Refuse(front.Refuse(http.StatusBadRequest, "Invalid %s: %s must be the number of an event, or 0", from,
-			front.Quote(text)).With("parameter", "after"))
-	}
-	return after
 }
 
 // eventStream is GET /api/v1/events.

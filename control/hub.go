@@ -1,7 +1,6 @@
 package control
 
 import (
-	"context"
 	"slices"
 	"sync"
 
@@ -25,11 +24,6 @@ type hub struct {
 func newHub(tree *statefs.Tree, options watch.Options) *hub {
 	return &hub{tree: tree, logs: watch.OpenFiles(options), followers: make(map[statefs.ID][]*follower)}
 }
-
-// Run wakes the followers of logs until ctx ends. After an error they are no longer woken.
-func (h *hub) Run(ctx context.Context) error { return h.logs.Run(ctx) }
-
-func (h *hub) close() error { return h.logs.Close() }
 
 // notify wakes the followers of an operation. It does not block.
 func (h *hub) notify(id statefs.ID) {

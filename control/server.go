@@ -168,7 +168,7 @@ func (s *Server) fault(err error) {
 }
 
 // Close releases the watch of a server whose Serve was never called.
-func (s *Server) Close() error { return s.hub.close() }
+func (s *Server) Close() error { return s.hub.logs.Close() }
 
 // Drain refuses everything that starts an operation from now on, with 503 and Retry-After. Reads and requests still
 // work.
@@ -185,7 +185,7 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	watched := make(chan error, 1)
 	go func() {
 		defer stop() // readers would wait for ever
-		watched <- s.hub.Run(watchCtx)
+		watched <- s.hub.logs.Run(watchCtx)
 	}()
 	err := s.front.Serve(ctx, listeners...)
 	endWatch()

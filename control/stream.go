@@ -46,6 +46,8 @@ type streams struct {
 // formats are the values of the parameter format; the first is the default.
 var formats = []string{"stream", "sse", "json"}
 
+var views = map[string]view{"stream": viewLog, "sse": viewDetail, "json": viewEnd}
+
 // formatFrom reads the parameter format.
 func formatFrom(values url.Values) (string, error) {
 	format := values.Get("format")
@@ -58,22 +60,22 @@ func formatFrom(values url.Values) (string, error) {
 	return format, nil
 }
 
-// offsetFrom returns the byte of the log at which a stream continues: the parameter offset, or for server-sent events
-// the Last-Event-ID.
-func offsetFrom(r *front.Request, q *front.Query, format string) (int64, error) {
+// positionFrom returns where a stream continues: the header Last-Event-ID of server-sent events, or else the parameter
+// with this name; fallback without either. kind describes a position in the refusal.
+func positionFrom(r *front.Request, q *front.Query, sse bool, name string, fallback uint64, kind string) uint64 {
 	text, from := r.Header.Get("Last-Event-ID"), "header Last-Event-ID"
-	if format != "sse" || text == "" {
-		text, from = q.Get("offset"), "parameter 'offset'"
+	if !sse || text == "" {
+		if !q.Has(name) {
+			return fallback
+		}
+		text, from = q.Get(name), "parameter '"+name+"'"
 	}
-	if !q.Has("offset") && text == "" {
-		return 0, nil
+	position, err := strconv.ParseUint(text, 10, 63)
+	if err != nil {
+		q.Refuse(front.Refuse(http.StatusBadRequest, "Invalid %s: %s must be %s", from, front.Quote(text),
+			kind).With("parameter", name))
 	}
-	offset, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || offset < 0 {
-		return 0, front.Refuse(http.StatusBadRequest, "Invalid %s: %s must be a number of bytes, 0 or more", from,
-			front.Quote(text)).With("parameter", "offset")
-	}
-	return offset, nil
+	return position
 }
 
 // streamHeaders sets the headers of every stream.
@@ -94,12 +96,11 @@ func (s *streams) joinStream(w *front.Response, r *front.Request) error {
 	id, q := idAndQuery(r)
 	format, err := formatFrom(q.Values)
 	q.Refuse(err)
-	offset, err := offsetFrom(r, q, format)
-	q.Refuse(err)
+	offset := int64(positionFrom(r, q, format == "sse", "offset", 0, "a number of bytes, 0 or more"))
 	if err := q.Err(); err != nil {
 		return err
 	}
-	f := s.hub.follow(id, viewOf(format))
+	f := s.hub.follow(id, views[format])
 	defer f.close()
 	if _, err := f.Snapshot(); err != nil {
 		return s.view.recordError(id, err)
@@ -117,7 +118,7 @@ func (s *streams) joinStream(w *front.Response, r *front.Request) error {
 
 // streamStarted streams to the connection that started the operation, and applies on_disconnect when it closes early.
 func (s *streams) streamStarted(w *front.Response, r *front.Request, id statefs.ID, onDisconnect, format string) error {
-	f := s.hub.follow(id, viewOf(format))
+	f := s.hub.follow(id, views[format])
 	defer f.close()
 	if _, err := f.Snapshot(); err != nil {
 		return err
@@ -130,27 +131,15 @@ func (s *streams) streamStarted(w *front.Response, r *front.Request, id statefs.
 	return s.endStream(w, r, id, err)
 }
 
-func viewOf(format string) view {
-	switch format {
-	case "json":
-		return viewEnd
-	case "sse":
-		return viewDetail
-	}
-	return viewLog
+// disconnectRequests are the requests of the values of on_disconnect that are not continue.
+var disconnectRequests = map[catalog.OnDisconnect]statefs.Action{
+	catalog.DisconnectCancel: statefs.Cancel, catalog.DisconnectPause: statefs.Pause,
 }
 
 // disconnected applies on_disconnect of the job: the reader that started an operation left before its end.
 func (s *streams) disconnected(ctx context.Context, id statefs.ID, do catalog.OnDisconnect) {
-	var ask statefs.Action
-	switch do {
-	case catalog.DisconnectCancel:
-		ask = statefs.Cancel
-	case catalog.DisconnectPause:
-		ask = statefs.Pause
-	case catalog.DisconnectContinue:
-	}
-	if ask == "" {
+	ask, known := disconnectRequests[do]
+	if !known {
 		return
 	}
 	err := s.tree.Request(context.WithoutCancel(ctx), id, ask, nil)

@@ -29,11 +29,8 @@ func New(c Config) (*Server, error) {
 	}, nil
 }
 
-// Drain makes Draining true, for handlers that start something.
+// Drain makes Request.Draining true, for handlers that start something.
 func (s *Server) Drain() { s.draining.Store(true) }
-
-// Draining reports that the server stops, or is about to.
-func (s *Server) Draining() bool { return s.draining.Load() }
 
 // Serve accepts connections on all listeners until ctx ends, and closes them. It then ends the contexts of the open
 // requests, waits up to Limits.Stop for their answers, cuts off the rest, and returns when every goroutine has ended:
