@@ -142,22 +142,19 @@ func newLogLines(to io.Writer, offset int64) *logLines {
 func (l *logLines) Write(p []byte) (int, error) {
 	for rest := p; len(rest) > 0; {
 		piece := rest[:min(len(rest), maxLogLine-len(l.rest))]
-		if i := bytes.IndexByte(piece, '\n'); i >= 0 {
-			piece = rest[:i]
-			l.rest = append(l.rest, piece...)
-			if err := l.put(len(l.rest), false); err != nil {
-				return 0, err
-			}
-			l.offset++
-			rest = rest[i+1:]
-			continue
-		}
+		piece, _, ended := bytes.Cut(piece, []byte("\n"))
 		l.rest = append(l.rest, piece...)
 		rest = rest[len(piece):]
-		if len(l.rest) < maxLogLine {
-			continue
+		var err error
+		switch {
+		case ended:
+			err = l.put(len(l.rest), false)
+			l.offset++
+			rest = rest[1:]
+		case len(l.rest) == maxLogLine:
+			err = l.put(wholeRunes(l.rest), true)
 		}
-		if err := l.put(wholeRunes(l.rest), true); err != nil {
+		if err != nil {
 			return 0, err
 		}
 	}

@@ -71,11 +71,10 @@ func (a *outage) retry(ctx context.Context, err error, further bool) bool {
 		return false
 	}
 	// All followers lose the daemon at the same moment; the jitter spreads their reconnects.
-	timer := time.NewTimer(a.delay/2 + rand.N(a.delay/2))
-	defer timer.Stop()
+	wait := a.delay/2 + rand.N(a.delay/2)
 	a.delay = min(2*a.delay, lastDelay)
 	select {
-	case <-timer.C:
+	case <-time.After(wait):
 		return true
 	case <-ctx.Done():
 		return false

@@ -86,10 +86,9 @@ func TypedValue(name, kind, text string) (any, error) {
 	switch kind {
 	case "integer", "number":
 		var number json.Number
-		if text == "" || text[0] == '"' || json.Unmarshal([]byte(text), &number) != nil || number == "" {
-			return nil, &TextError{Param: name, Type: kind, Text: text}
+		if text != "" && text[0] != '"' && json.Unmarshal([]byte(text), &number) == nil && number != "" {
+			return number, nil
 		}
-		return number, nil
 	case "boolean":
 		switch text {
 		case "true", "1":
@@ -97,14 +96,14 @@ func TypedValue(name, kind, text string) (any, error) {
 		case "false", "0":
 			return false, nil
 		}
-		return nil, &TextError{Param: name, Type: kind, Text: text}
 	case "object", "array":
-		if !json.Valid([]byte(text)) {
-			return nil, &TextError{Param: name, Type: kind, Text: text}
+		if json.Valid([]byte(text)) {
+			return json.RawMessage(text), nil
 		}
-		return json.RawMessage(text), nil
+	default:
+		return text, nil
 	}
-	return text, nil
+	return nil, &TextError{Param: name, Type: kind, Text: text}
 }
 
 func jobPath(group, job string) string {

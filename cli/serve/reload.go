@@ -95,16 +95,13 @@ const (
 
 // settle waits until the writer has finished.
 func (r *reloader) settle(ctx context.Context) {
-	quiet, enough := time.NewTimer(settleQuiet), time.NewTimer(settleLimit)
-	defer quiet.Stop()
-	defer enough.Stop()
+	enough := time.After(settleLimit)
 	for {
 		select {
 		case <-r.wake:
-			quiet.Reset(settleQuiet)
-		case <-quiet.C:
+		case <-time.After(settleQuiet):
 			return
-		case <-enough.C:
+		case <-enough:
 			return
 		case <-ctx.Done():
 			return
