@@ -17,6 +17,9 @@ import (
 	"github.com/jobdir/jobdir/statefs/api"
 )
 
+// requestTimeout is how long an answer waits for the daemon to carry out a request. Normally that takes milliseconds.
+const requestTimeout = 5 * time.Second
+
 // requestDeliveryAction is POST /api/v1/outbox/{entry}/{retry,drop}: of one entry, or of all of an operation.
 func (s *outboxControl) requestDeliveryAction(ask statefs.DeliveryAction) front.Handler {
 	return func(w *front.Response, r *front.Request) error {

@@ -278,7 +278,8 @@ func TestStepActionWaitsForEffect(t *testing.T) {
 	}
 }
 
-// After a person has acted on an operation, a waiting client is not told that it waits for a person.
+// After a person has acted on an operation, a waiting client is not told that it waits for a person, unless the request
+// is refused.
 func TestWaitContinuesAfterApproval(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -286,11 +287,20 @@ func TestWaitContinuesAfterApproval(t *testing.T) {
 	if got := r.get(w.path("?wait=30s")).json(t); got["state"] != "waiting_approval" {
 		t.Errorf("nobody has acted: %v", got["state"])
 	}
-	r.do("POST", w.path("/approve"), `{}`)
-	taken, _, err := r.owner.Requests.Take(w.id, statefs.Approve)
-	must(t, err)
 	answers := make(chan reply, 1)
-	go func() { answers <- r.get(w.path("?wait=30s&for=running")) }()
+	wait := func() statefs.TakenRequest {
+		r.do("POST", w.path("/approve"), `{}`)
+		taken, _, err := r.owner.Requests.Take(w.id, statefs.Approve)
+		must(t, err)
+		go func() { answers <- r.get(w.path("?wait=10m&for=running")) }()
+		return taken
+	}
+	must(t, r.owner.Requests.Drop(wait()))
+	r.played.changed(w.id)
+	if a := <-answers; a.json(t)["state"] != "waiting_approval" {
+		t.Errorf("after the refusal: %s", a.body)
+	}
+	taken := wait()
 	must(t, r.owner.Move(w.id, statefs.WaitingApproval, statefs.Running))
 	must(t, r.owner.Requests.Drop(taken))
 	if a := <-answers; a.json(t)["state"] != "running" {

@@ -28,8 +28,8 @@ type followStatus interface {
 	// alone passes nil: only for the former does the log name the waiting reason. wake is called once, when the log
 	// has that line, and must not block.
 	Follow(id statefs.ID, wake func()) (leave func())
-	// OnChange calls f after each change of an operation or of its marker, also of a foreign one. f must not block.
-	// OnChange is called before the daemon runs.
+	// OnChange calls f after each change of an operation or of its marker, also of a foreign one, and when a request is
+	// gone. f must not block. OnChange is called before the daemon runs.
 	OnChange(f func(statefs.ID))
 }
 

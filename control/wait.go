@@ -25,36 +25,22 @@ type awaiter struct {
 func (s *awaiter) awaitEndOrPerson(ctx context.Context, f *follower, or ...statefs.State) error {
 	behind := ancestors{view: s.view, follower: f, others: make(map[statefs.ID]*follower)}
 	defer behind.close()
-	var patience <-chan time.Time // expires when a pending request was probably refused
-	for lost := false; ; {
+	for {
 		snap, err := f.Snapshot()
 		if err != nil {
 			return err
 		}
-		person := f.state.NeedsPerson()
-		if person && !lost && s.view.tree.UnblockRequested(f.id) {
-			if person = false; patience == nil {
-				timer := time.NewTimer(requestTimeout)
-				defer timer.Stop()
-				patience = timer.C
-			}
-		}
+		person := f.state.NeedsPerson() && !s.view.tree.UnblockRequested(f.id)
 		if snap.Ended || person || slices.Contains(or, f.state) || behind.needPerson() {
 			return nil
 		}
 		select {
 		case <-f.Wake():
-		case <-patience:
-			lost = true
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
 }
-
-// requestTimeout is how long a waiting client assumes that a pending request will make the operation go on. Normally
-// that takes milliseconds.
-const requestTimeout = 5 * time.Second
 
 // ancestors are the dependencies of a followed operation. Their changes wake its follower too.
 type ancestors struct {

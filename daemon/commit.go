@@ -215,6 +215,7 @@ func (c *core) drop(op *operation, r *request) error {
 	}
 	r.dropped = true
 	c.waiters.Note(op.id(), r.Action, r.At.Args, r.carriedOut)
+	c.filesChanged(op.id()) // of a refused request nothing else tells
 	return nil
 }
 

@@ -361,7 +361,8 @@ func TestOutcomesOfForeignOperations(t *testing.T) {
 	cancel.want("", false)
 }
 
-// Followers hear of each change of an operation, also of a foreign one, and also if its event was lost.
+// Followers hear of each change of an operation, also of a foreign one, and also if its event was lost; and when a
+// request is gone.
 func TestOnChange(t *testing.T) {
 	t.Parallel()
 	b := prepare(t, handlerJobs, testHandlers)
@@ -389,6 +390,8 @@ func TestOnChange(t *testing.T) {
 	own := b.submit("wait", `{}`)
 	b.awaitState(own, statefs.Running)
 	b.daemon.reconcileQueue.wait()
+	op := b.daemon.operation(own)
+	changed(own, func() { must(t, b.daemon.drop(op, new(request))) })
 	changed(own, func() { // which the daemon takes back
 		b.mv(statefs.MarkerName(own, statefs.Running), statefs.MarkerName(own, statefs.FailedManual))
 	})

@@ -24,14 +24,15 @@ type operations struct {
 	onChange []func(statefs.ID)
 }
 
-// OnChange calls f after each change of an operation or of its marker, also of a foreign one. f must not block, and
-// must not call the daemon. OnChange is called before Run.
+// OnChange calls f after each change of an operation or of its marker, also of a foreign one, and when a request is
+// gone. f must not block, and must not call the daemon. OnChange is called before Run.
 func (o *operations) OnChange(f func(statefs.ID)) {
 	o.live.Subscribe(func(c live.Change) { f(cmp.Or(c.After, c.Before).ID) })
 	o.onChange = append(o.onChange, f)
 }
 
-// filesChanged reports a change that the table does not show: another program made, moved or removed a marker.
+// filesChanged reports a change that the table does not show: another program made, moved or removed a marker, or a
+// request is gone.
 func (o *operations) filesChanged(id statefs.ID) {
 	for _, f := range o.onChange {
 		f(id)
