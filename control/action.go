@@ -190,22 +190,20 @@ func (s *actions) control(w *front.Response, r *front.Request) error {
 	if err != nil {
 		return err
 	}
+	var out api.Answer
 	if staged {
 		args := statefs.Args{
 			Step: c.Get("step"), Reason: c.Get("reason"),
 			By: cmp.Or(requester(r), c.Get("by")),
 		}
-		out, err := s.requestStepAction(id, statefs.Action(action), args, nil)
-		if err != nil {
-			return withRetryHint(err, id, action)
+		out, err = s.requestStepAction(id, statefs.Action(action), args, nil)
+	} else {
+		ask, strict := actionOptions(statefs.Action(action), c.Query)
+		if err := c.Err(); err != nil {
+			return err
 		}
-		return w.SendJSON(http.StatusOK, out)
+		out, err = s.writeRequest(id, ask, nil, strict, nil)
 	}
-	ask, strict := actionOptions(statefs.Action(action), c.Query)
-	if err := c.Err(); err != nil {
-		return err
-	}
-	out, err := s.writeRequest(id, ask, nil, strict, nil)
 	if err != nil {
 		return withRetryHint(err, id, action)
 	}

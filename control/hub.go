@@ -21,8 +21,8 @@ type hub struct {
 	followers map[statefs.ID][]*follower
 }
 
-func newHub(tree *statefs.Tree, options watch.Options) *hub {
-	return &hub{tree: tree, logs: watch.OpenFiles(options), followers: make(map[statefs.ID][]*follower)}
+func newHub(tree *statefs.Tree) *hub {
+	return &hub{tree: tree, logs: watch.OpenFiles(watch.Options{}), followers: make(map[statefs.ID][]*follower)}
 }
 
 // notify wakes the followers of an operation. It does not block.

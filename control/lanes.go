@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -243,7 +244,7 @@ func (s *laneControl) holdLane(w *front.Response, r *front.Request) error {
 	if err != nil {
 		return err
 	}
-	action := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
+	action := path.Base(r.URL.Path)
 	file := statefs.LaneFile{Lane: name, Control: statefs.LanePaused}
 	if action == "close" || action == "open" {
 		file.Control = statefs.LaneClosed

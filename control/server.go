@@ -13,7 +13,6 @@ import (
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/statefs/watch"
 	"github.com/jobdir/jobdir/stream"
 )
 
@@ -35,7 +34,7 @@ type operationsStatus interface {
 	followStatus
 }
 
-// Config configures a Server. Tree, Catalog, Daemon and History are required.
+// Config configures a Server. Tree, Catalog, Daemon, History and Intake are required.
 type Config struct {
 	Tree    *statefs.Tree
 	Catalog *catalog.Catalog
@@ -44,7 +43,7 @@ type Config struct {
 	History *history.Store
 	// Events is the event log; nil: events are not served.
 	Events *events.Log
-	// Intake turns submits into operations; nil: New makes one, which no daemon informs about live operations.
+	// Intake turns submits into operations.
 	Intake *submit.Intake
 	// Tokens, Hosts, Insecure and Limits are those of front.Config.
 	Tokens   []front.Token
@@ -55,8 +54,6 @@ type Config struct {
 	Version string
 	// Logger receives the faults inside the server; nil: none.
 	Logger *slog.Logger
-	// Watch configures the watch on logs; the zero value suits most uses.
-	Watch watch.Options
 }
 
 // Server serves a storage directory over HTTP. It reads files, submits and writes requests; it never moves a marker.
@@ -86,10 +83,6 @@ type Server struct {
 
 // New prepares a server and opens its watch. The caller must call Serve, or else Close.
 func New(c Config) (*Server, error) {
-	if c.Intake == nil {
-		c.Intake = submit.NewIntake(submit.Config{Tree: c.Tree})
-		c.Intake.Ready()
-	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -98,7 +91,7 @@ func New(c Config) (*Server, error) {
 	if s.pages, err = newPages(c.Catalog); err != nil {
 		return nil, err
 	}
-	s.hub = newHub(c.Tree, c.Watch)
+	s.hub = newHub(c.Tree)
 	c.Daemon.Operations.OnChange(s.hub.notify)
 	s.connect(&c)
 	table := s.table()
