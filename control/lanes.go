@@ -44,13 +44,13 @@ var holdParameters = []front.Parameter{
 
 // routes are the routes of lanes.
 func (s *laneControl) routes() []front.Route {
-	one := []front.Answer{answer(200, front.MediaJSON, "The lane as it stands now; all of them when the name is all")}
+	one := ok("The lane as it stands now; all of them when the name is all")
 	const body = "The parameters of the query as a JSON object of strings; nothing is {}"
 	return []front.Route{
 		{
 			Method: "GET", Path: "/api/v1/lanes", Handle: s.lane,
 			Summary: "The lanes and limits, and why nothing starts in a lane",
-			Answers: []front.Answer{answer(200, front.MediaJSON, "The lanes and limits"), startupResponse},
+			Answers: ok("The lanes and limits", startupResponse),
 		},
 		{
 			Method: "GET", Path: "/api/v1/lanes/:lane", Handle: s.lane, Summary: "One lane",

@@ -169,16 +169,13 @@ func (s *outboxControl) routes() []front.Route {
 		{
 			Method: "GET", Path: "/api/v1/outbox", Handle: s.outbox,
 			Summary: "What is to be delivered and is not yet, and how the targets are", Query: outboxParameters,
-			Answers: []front.Answer{answer(200, front.MediaJSON, "The entries, the oldest first; X-Total-Count has the number of all that match; oldest_seconds is the age of the oldest pending one of all"), startupResponse},
+			Answers: ok("The entries, the oldest first; X-Total-Count has the number of all that match; oldest_seconds is the age of the oldest pending one of all", startupResponse),
 		},
 		{
 			Method: "POST", Path: "/api/v1/outbox", Handle: s.outboxBulk,
 			Summary: "Retry or drop all deliveries that match a filter, up to 1000 a call: each target is tried with one of them at once",
 			Body:    `{"action", "filter", "dry_run", "next", "reason", "by"}: retry or drop; parameters of the list, none for a retry of all; only say which`,
-			Answers: []front.Answer{
-				answer(200, front.MediaJSON, "How many match, and what was left as it is; next continues"),
-				startupResponse,
-			},
+			Answers: ok("How many match, and what was left as it is; next continues", startupResponse),
 		},
 		{
 			Method: "POST", Path: "/api/v1/outbox/:entry/retry", Handle: s.requestDeliveryAction(statefs.RetryDelivery),

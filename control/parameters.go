@@ -30,6 +30,11 @@ func answer(status int, media, summary string) front.Answer {
 	return front.Answer{Status: status, Media: media, Summary: summary}
 }
 
+// ok returns the answers of a route that normally answers 200 with JSON.
+func ok(summary string, others ...front.Answer) []front.Answer {
+	return append([]front.Answer{answer(200, front.MediaJSON, summary)}, others...)
+}
+
 // forceOf is the parameter force of a cancel.
 var forceOf = flag("force", "of cancel: SIGKILL at once, without the grace period, also after a cancel")
 

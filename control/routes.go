@@ -32,7 +32,7 @@ var (
 		answer(200, front.MediaJSON, "The footer, with format=json"),
 		answer(202, front.MediaJSON, "With format=json: what is known of an operation that waits for a person, or has not ended when the time of the preference wait is over"),
 	}
-	requested = []front.Answer{answer(200, front.MediaJSON, "It was carried out; took_effect says whether that changed anything"), answer(202, front.MediaJSON, "The request is on disk")}
+	requested = ok("It was carried out; took_effect says whether that changed anything", answer(202, front.MediaJSON, "The request is on disk"))
 )
 
 // table returns every route of the server.
@@ -49,12 +49,12 @@ func (s *Server) fixedRoutes() []front.Route {
 		},
 		{
 			Method: "GET", Path: "/healthz", Handle: s.health.healthz, Public: true, Summary: "Whether the process answers",
-			Answers: []front.Answer{answer(200, front.MediaJSON, "It does")},
+			Answers: ok("It does"),
 		},
 		{
 			Method: "GET", Path: "/readyz", Handle: s.health.readyz,
 			Summary: "Whether operations are accepted and carried out, how changes are noticed, and what is wrong with job definitions",
-			Answers: []front.Answer{answer(200, front.MediaJSON, "Ready"), answer(503, front.MediaJSON, "Not ready")},
+			Answers: ok("Ready", answer(503, front.MediaJSON, "Not ready")),
 		},
 		{
 			Method: "GET", Path: "/metrics", Handle: s.figures.serveMetrics,
@@ -63,35 +63,35 @@ func (s *Server) fixedRoutes() []front.Route {
 		},
 		{
 			Method: "GET", Path: "/openapi.json", Handle: s.openapi, Summary: "This description",
-			Answers: []front.Answer{answer(200, front.MediaJSON, "OpenAPI 3.1")},
+			Answers: ok("OpenAPI 3.1"),
 		},
 		{
 			Method: "GET", Path: "/api/v1/jobs", Handle: s.pages.jobs, Summary: "The jobs",
-			Answers: []front.Answer{answer(200, front.MediaJSON, "The jobs, with their parameters")},
+			Answers: ok("The jobs, with their parameters"),
 		},
 		{
 			Method: "GET", Path: "/api/v1/jobs/:group/:job", Handle: s.pages.job, Summary: "One job",
-			Answers: []front.Answer{answer(200, front.MediaJSON, "The job, with its parameters, its steps in the order in which they are done, its milestones and its definition")},
+			Answers: ok("The job, with its parameters, its steps in the order in which they are done, its milestones and its definition"),
 		},
 		{
 			Method: "GET", Path: "/api/v1/schedules", Handle: s.schedules.schedules,
 			Summary: "The schedules of the jobs that start by themselves",
-			Answers: []front.Answer{answer(200, front.MediaJSON, "The schedules: when each starts next, what it started last, and why it started nothing")},
+			Answers: ok("The schedules: when each starts next, what it started last, and why it started nothing"),
 		},
 		{
 			Method: "POST", Path: "/api/v1/schedules/:group/:job/enable", Handle: s.schedules.switchSchedule(true),
 			Summary: "Let a job start by its schedule",
-			Answers: []front.Answer{answer(200, front.MediaJSON, "The schedule")},
+			Answers: ok("The schedule"),
 		},
 		{
 			Method: "POST", Path: "/api/v1/schedules/:group/:job/disable", Handle: s.schedules.switchSchedule(false),
 			Summary: "Keep a job from starting by its schedule",
-			Answers: []front.Answer{answer(200, front.MediaJSON, "The schedule")},
+			Answers: ok("The schedule"),
 		},
 		{
 			Method: "GET", Path: "/api/v1/operations", Handle: s.lists.operations, Summary: "The operations, live and ended",
 			Query:   listParameters,
-			Answers: []front.Answer{answer(200, front.MediaJSON, "The operations, the newest first; X-Total-Count has the number of all that match, a lower bound when X-Total-Count-Exact is false"), answer(503, front.MediaJSON, "The index of what has ended is being built; with limit=0 also while the daemon starts, which cannot count yet")},
+			Answers: ok("The operations, the newest first; X-Total-Count has the number of all that match, a lower bound when X-Total-Count-Exact is false", answer(503, front.MediaJSON, "The index of what has ended is being built; with limit=0 also while the daemon starts, which cannot count yet")),
 		},
 		{
 			Method: "POST", Path: "/api/v1/operations", Handle: s.start.submitEntries, List: submit.MaxEntries,
@@ -113,15 +113,13 @@ func (s *Server) fixedRoutes() []front.Route {
 				text("wait", "when there is none yet, wait for one so long (30s, at most 10m)"),
 				number("limit", "how many, 1 to 1000; 200 when not given"),
 			},
-			Answers: []front.Answer{
-				answer(200, front.MediaJSON, "The ends, and the number to go on after"),
-				answer(503, front.MediaJSON, "The index of what has ended is being built"),
-			},
+			Answers: ok("The ends, and the number to go on after",
+				answer(503, front.MediaJSON, "The index of what has ended is being built")),
 		},
 		{
 			Method: "POST", Path: "/api/v1/prune", Handle: s.retention.prune, Summary: "Delete what the retention does not keep",
 			Query:   []front.Parameter{flag("dry_run", "only say what would be deleted")},
-			Answers: []front.Answer{answer(200, front.MediaJSON, "What was deleted, the first thousand of it by name")},
+			Answers: ok("What was deleted, the first thousand of it by name"),
 		},
 		{
 			Method: "GET", Path: "/api/v1/operations/:id", Handle: s.lists.operation,
@@ -131,7 +129,7 @@ func (s *Server) fixedRoutes() []front.Route {
 					"answer when it has ended or waits for a person, at most after this time (5s, 1m); without it at once; also as Prefer: wait=SECONDS"),
 				choice("for", []string{forEnd, forRunning}, "what to wait for: running also answers when it runs; end when not given"),
 			},
-			Answers: []front.Answer{answer(200, front.MediaJSON, "The operation")},
+			Answers: ok("The operation"),
 		},
 		{
 			Method: "GET", Path: "/api/v1/operations/:id/stream", Handle: s.streams.joinStream, Streams: true,
@@ -156,15 +154,12 @@ func (s *Server) fixedRoutes() []front.Route {
 			Method: "POST", Path: "/api/v1/bulk", Handle: s.bulks.bulk,
 			Summary: "Pause, resume, cancel, retry or delete chosen operations, or all that match a filter, a thousand at a time",
 			Body:    "action, filter (an object of the parameters of a list) or ids (a list of at most a thousand), dry_run, and next of the answer before",
-			Answers: []front.Answer{
-				answer(200, front.MediaJSON, "How many match, how many it was done to, and each failure"),
-				startupResponse,
-			},
+			Answers: ok("How many match, how many it was done to, and each failure", startupResponse),
 		},
 		{
 			Method: "GET", Path: "/api/v1/stats", Handle: s.figures.stats,
 			Summary: "Counts by status, and of each lane: what runs and waits, for how long, and how long waiting and work took lately",
-			Answers: []front.Answer{answer(200, front.MediaJSON, "The counts, the lanes, and all lanes together"), startupResponse},
+			Answers: ok("The counts, the lanes, and all lanes together", startupResponse),
 		},
 		{
 			Method: "GET", Path: "/api/v1/events", Handle: s.events.eventStream, Streams: true,
@@ -179,7 +174,7 @@ func (s *Server) fixedRoutes() []front.Route {
 		{
 			Method: "POST", Path: "/api/v1/sweep", Handle: s.health.sweep, Summary: "Remove state files that belong to nothing",
 			Query:   []front.Parameter{flag("dry_run", "only say what would be removed")},
-			Answers: []front.Answer{answer(200, front.MediaJSON, "What was found, and what was done with it")},
+			Answers: ok("What was found, and what was done with it"),
 		},
 	}
 }
@@ -209,7 +204,7 @@ func (s *Server) actionRoutes() (rows []front.Route) {
 			row.Method, row.Path, row.Handle, row.Query = "DELETE", "/api/v1/operations/:id", s.retention.remove, nil
 			row.Answers = []front.Answer{answer(204, front.MediaJSON, "It is gone")}
 		case spec.Action == statefs.Pin:
-			row.Handle, row.Query, row.Answers = s.retention.pin, pinParameters, []front.Answer{answer(200, front.MediaJSON, "Done")}
+			row.Handle, row.Query, row.Answers = s.retention.pin, pinParameters, ok("Done")
 		case spec.OnStep:
 			row.Handle, row.Query, row.Body = s.act.stepAction, []front.Parameter{stepOf, waitOf}, stepActionBody
 			row.Answers = append([]front.Answer{answer(409, front.ProblemType, "The operation is in a state that has no use for it")},
@@ -242,18 +237,18 @@ func (s *Server) groupRoutes() []front.Route {
 		{
 			Method: "GET", Path: "/:group/control", Handle: s.act.control, Confirm: s.act.confirmControl,
 			Summary: "Pause, resume, cancel or retry a live operation of the group, or skip, approve or reject a step of it; without any parameter, a page; for a browser that navigates, a page that asks first",
-			Query:   control, Answers: []front.Answer{answer(200, front.MediaJSON, "The request is on disk"), answer(200, front.MediaHTML, "The page")},
+			Query:   control, Answers: ok("The request is on disk", answer(200, front.MediaHTML, "The page")),
 		},
 		{
 			Method: "POST", Path: "/:group/control", Handle: s.act.control,
 			Summary: "Pause, resume, cancel or retry a live operation of the group, or skip, approve or reject a step of it",
-			Query:   control, Answers: []front.Answer{answer(200, front.MediaJSON, "The request is on disk")},
+			Query:   control, Answers: ok("The request is on disk"),
 		},
 		{
 			Method: "GET", Path: "/:group/operations", Handle: s.lists.groupOperations,
 			Summary: "The live operations of the group, as the markers say",
 			Query:   []front.Parameter{text("endpoint", "only those of this job, as {job} or {group}-{job}")},
-			Answers: []front.Answer{answer(200, front.MediaJSON, "The operations")},
+			Answers: ok("The operations"),
 		},
 		{
 			Method: "GET", Path: "/:group/:job", Handle: s.start.startStream, Confirm: s.start.confirmStart, Streams: true,
