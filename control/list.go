@@ -155,12 +155,7 @@ func newEnded(row *history.Row) api.Ended {
 	if row.Code != "" || row.Message != "" {
 		out.Error = &statefs.Fault{Code: row.Code, Message: row.Message}
 	}
-	if !row.Started.IsZero() {
-		out.StartedAt = &row.Started
-	}
-	if !row.Finished.IsZero() {
-		out.FinishedAt = &row.Finished
-	}
+	out.StartedAt, out.FinishedAt = statefs.OptionalTime(row.Started), statefs.OptionalTime(row.Finished)
 	return out
 }
 

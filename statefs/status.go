@@ -447,3 +447,11 @@ func (t *Tree) ShowEntry(name EntryName) (OutboxItem, error) {
 	}
 	return item, nil
 }
+
+// OptionalTime returns a pointer to a time, nil for the zero time: so an answer lacks what has not happened.
+func OptionalTime(at time.Time) *time.Time {
+	if at.IsZero() {
+		return nil
+	}
+	return &at
+}

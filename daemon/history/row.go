@@ -94,12 +94,7 @@ func (r *Row) Record() *statefs.Record {
 	if !r.ParamsCut && r.Params != "" {
 		rec.Params = json.RawMessage(r.Params)
 	}
-	if !r.Started.IsZero() {
-		rec.StartedAt = &r.Started
-	}
-	if !r.Finished.IsZero() {
-		rec.FinishedAt = &r.Finished
-	}
+	rec.StartedAt, rec.FinishedAt = statefs.OptionalTime(r.Started), statefs.OptionalTime(r.Finished)
 	if r.Code != "" {
 		rec.Error = &statefs.Fault{Code: r.Code, Message: r.Message}
 	}

@@ -70,10 +70,7 @@ func (f *Files) wakeAll(onlyPolled bool) {
 
 func (file *watchedFile) wakeLocked() {
 	for _, s := range file.subscribers {
-		select {
-		case s.wake <- struct{}{}:
-		default:
-		}
+		Wake(s.wake)
 	}
 }
 

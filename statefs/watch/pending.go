@@ -45,9 +45,12 @@ func (p *pending[K]) requestRescan() {
 }
 
 // signal must follow the change that it reports, so that a woken consumer finds it.
-func (p *pending[K]) signal() {
+func (p *pending[K]) signal() { Wake(p.ready) }
+
+// Wake puts a value into c unless c is full. It never blocks, and wakes the reader once for many calls.
+func Wake(c chan<- struct{}) {
 	select {
-	case p.ready <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
