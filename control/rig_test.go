@@ -169,7 +169,7 @@ func (d *daemonStatus) LiveIndex() (*history.LiveIndex, []history.Live, bool) {
 	living := new(history.LiveIndex)
 	var unsettled []history.Live
 	for _, l := range d.live {
-		living.Put(l.ID, l.Row)
+		living.Put(l.Row)
 		if markers[l.ID] != l.State {
 			unsettled = append(unsettled, l)
 		}
@@ -177,7 +177,7 @@ func (d *daemonStatus) LiveIndex() (*history.LiveIndex, []history.Live, bool) {
 	}
 	for id, state := range markers {
 		if l := d.announced[id]; l.State == state {
-			living.Put(id, l.Row)
+			living.Put(l.Row)
 		} else {
 			unsettled = append(unsettled, history.Live{ID: id})
 		}

@@ -35,10 +35,8 @@ func parseDimensions(key []byte) (dimensions, bool) {
 }
 
 func (c *counters) pack() []byte {
-	var b []byte
-	for _, v := range []int64{c.n, c.bytes, c.minCreated, c.maxCreated, c.minEnded} {
-		b = binary.BigEndian.AppendUint64(b, uint64(v))
-	}
+	fields := []int64{c.n, c.bytes, c.minCreated, c.maxCreated, c.minEnded}
+	b, _ := binary.Append(nil, binary.BigEndian, fields) // numbers always encode
 	return b
 }
 

@@ -95,7 +95,7 @@ func (g *Guards) reasonToKeep(x index, r *Row, those map[statefs.ID]bool) string
 // Delete removes one ended operation. The error is ErrUnknown when the index does not have it, and
 // a *HeldError when it is kept. now is the time of the retention clock.
 func (s *Store) Delete(ctx context.Context, id statefs.ID, guards Guards, now time.Time) error {
-	if err := s.awaitApplied(ctx); err != nil {
+	if err := s.Ready(); err != nil {
 		return err
 	}
 	var refused error
@@ -209,7 +209,7 @@ func (s *Store) Resume(ctx context.Context) error {
 // Pin protects an ended operation from deletion, or ends the protection. The error is ErrUnknown
 // when it has not ended.
 func (s *Store) Pin(ctx context.Context, id statefs.ID, pinned bool) error {
-	if err := s.awaitApplied(ctx); err != nil {
+	if err := s.Ready(); err != nil {
 		return err
 	}
 	if _, has, err := s.Find(id); err != nil || !has {

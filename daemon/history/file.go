@@ -105,7 +105,9 @@ func (f *indexFile) openDB() (*bolt.DB, error) {
 	if err := created.Close(); err != nil {
 		return nil, err
 	}
-	return bolt.Open(f.path, 0o640, boltOptions())
+	return bolt.Open(f.path, 0o640, &bolt.Options{
+		Timeout: 5 * time.Second, NoSync: true, FreelistType: bolt.FreelistMapType,
+	})
 }
 
 // openTrusted opens the index. The error is the reason why it cannot be used.
@@ -164,10 +166,6 @@ func inode(info fs.FileInfo) uint64 {
 		return st.Ino
 	}
 	return 0
-}
-
-func boltOptions() *bolt.Options {
-	return &bolt.Options{Timeout: 5 * time.Second, NoSync: true, FreelistType: bolt.FreelistMapType}
 }
 
 // newFile makes an empty index with the deleted IDs gone (keys of

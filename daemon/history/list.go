@@ -91,36 +91,29 @@ func (s *Store) listOnce(ctx context.Context, f *filter, live *LiveView, more in
 		if list.err != nil {
 			return list.err
 		}
-		lateEnded, lateTotal := f.lateMatches(late)
-		ended, total = append(ended, lateEnded...), total+lateTotal
+		lateEnded := f.lateMatches(late)
 		enough = all
-		page, err = pageOf(f, ended, living, max(sumOf(totals), 0)+total, exact)
+		page, err = pageOf(f, append(ended, lateEnded...), living, max(sumOf(totals), 0)+total+len(lateEnded), exact)
 		return err
 	})
 	return page, enough, err
 }
 
-// lateMatches returns the rows that match and are behind the cursor, and how many match.
-func (f *filter) lateMatches(late map[string]Packed) (found []match, total int) {
+// lateMatches returns the rows that match.
+func (f *filter) lateMatches(late map[string]Packed) (found []match) {
 	for _, row := range late {
 		r, err := row.parse()
 		if err != nil || !f.matches(&r) {
 			continue
 		}
-		total++
-		if key := timeKey(f.sortTime(&r), r.idKey()); f.After == nil || bytes.Compare(key, f.After.key) < 0 {
-			found = append(found, match{key: key, data: row})
-		}
+		found = append(found, match{key: timeKey(f.sortTime(&r), r.idKey()), data: row})
 	}
-	return found, total
+	return found
 }
 
 // wantsLiveOnly reports whether no ended operation can match.
 func wantsLiveOnly(q *Query) bool {
-	if len(q.Statuses) == 0 {
-		return false
-	}
-	return !slices.ContainsFunc(q.Statuses, statefs.State.Terminal)
+	return len(q.Statuses) > 0 && !slices.ContainsFunc(q.Statuses, statefs.State.Terminal)
 }
 
 func newestFirst(matches []match) {
@@ -134,14 +127,14 @@ func (f *filter) sortTime(r *parsedRow) int64 {
 	return r.created
 }
 
-// pageOf merges live matches with ended ones, which begin behind the cursor. total is how many
+// pageOf merges live matches with ended ones, and takes the page behind the cursor. total is how many
 // match in all.
 func pageOf(f *filter, ended, living []match, total int, exact bool) (Page, error) {
 	page := Page{Total: total, Exact: exact}
-	if f.After != nil {
-		living = slices.DeleteFunc(living, func(l match) bool { return bytes.Compare(l.key, f.After.key) >= 0 })
-	}
 	all := slices.Concat(living, ended)
+	if f.After != nil {
+		all = slices.DeleteFunc(all, func(m match) bool { return bytes.Compare(m.key, f.After.key) >= 0 })
+	}
 	newestFirst(all)
 	all = all[min(f.Offset, len(all)):]
 	for _, m := range all[:min(f.Limit, len(all))] {

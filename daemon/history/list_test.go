@@ -283,11 +283,11 @@ func TestListsDoNotWaitForTheWriter(t *testing.T) {
 		rec := r.unpublished(job, statefs.Completed)
 		row := RowOf(rec)
 		row.Status, row.Number = statefs.Running, 0
-		living.Put(rec.ID, row.Pack())
-		living.End(rec.ID, row.Pack())
+		living.Put(row.Pack())
+		living.End(row.Pack())
 		r.Ended(rec)
 		if job != "d" { // this one is still in the table
-			living.Remove(rec.ID, row.Pack())
+			living.Remove(row.Pack())
 		}
 		ended = append(ended, rec)
 	}

@@ -5,8 +5,6 @@ import (
 	"iter"
 	"slices"
 	"sync"
-
-	"github.com/jobdir/jobdir/statefs"
 )
 
 // LiveIndex holds the rows of live operations in the order of creation, and counts them, so that a
@@ -52,15 +50,13 @@ func (c *liveCount) dimensions() dimensions {
 	return dimensions{[]byte(c.day), []byte(c.status), []byte(c.job), []byte(c.group), []byte(c.lane), []byte(c.result)}
 }
 
-func newLiveKey(created int64, id statefs.ID) liveKey { return liveKey(timeKey(created, keyOf(id))) }
-
 // Put adds or replaces the row of an operation. The time of creation must not change.
-func (l *LiveIndex) Put(id statefs.ID, row Packed) {
+func (l *LiveIndex) Put(row Packed) {
 	r, err := row.parse()
 	if err != nil {
 		return // Row.Pack makes no such row
 	}
-	e := liveRow{key: newLiveKey(r.created, id), updated: r.updated, row: row}
+	e := liveRow{key: r.liveKey(), updated: r.updated, row: row}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e.count = l.counter(&r)
@@ -95,10 +91,10 @@ func (l *LiveIndex) Put(id statefs.ID, row Packed) {
 }
 
 // End marks an operation as ending: it is about to enter the history index. row is its present row.
-func (l *LiveIndex) End(id statefs.ID, row Packed) {
+func (l *LiveIndex) End(row Packed) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e, has := l.take(id, row)
+	e, has := l.take(row)
 	if !has {
 		return
 	}
@@ -112,13 +108,13 @@ func (l *LiveIndex) End(id statefs.ID, row Packed) {
 }
 
 // Remove forgets an operation. row is its present row.
-func (l *LiveIndex) Remove(id statefs.ID, row Packed) {
+func (l *LiveIndex) Remove(row Packed) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if r, err := row.parse(); err == nil {
-		delete(l.ending, newLiveKey(r.created, id))
+	if key, ok := keyOfRow(row); ok {
+		delete(l.ending, key)
 	}
-	l.take(id, row)
+	l.take(row)
 }
 
 // Len returns how many operations are live.
@@ -132,12 +128,8 @@ func (l *LiveIndex) Len() (n int) {
 }
 
 // take removes a row from the blocks; false when it is not there.
-func (l *LiveIndex) take(id statefs.ID, row Packed) (e liveRow, has bool) {
-	r, err := row.parse()
-	if err != nil {
-		return e, false
-	}
-	key := newLiveKey(r.created, id)
+func (l *LiveIndex) take(row Packed) (e liveRow, has bool) {
+	key, _ := keyOfRow(row) // no row has the key of a damaged one
 	block, at, has := l.find(key[:])
 	if !has {
 		return e, false

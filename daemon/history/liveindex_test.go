@@ -35,7 +35,7 @@ func TestLiveIndexEqualsRows(t *testing.T) {
 			return row
 		}
 		put := func(row Row) {
-			living.Put(row.ID, row.Pack())
+			living.Put(row.Pack())
 			has[row.ID] = row.Pack()
 			delete(over, row.ID)
 		}
@@ -70,18 +70,18 @@ func TestLiveIndexEqualsRows(t *testing.T) {
 				row := RowOf(rapid.SampledFrom(ended).Draw(t, "ended"))
 				row.Status = statefs.Running
 				put(row)
-				living.End(row.ID, row.Pack())
+				living.End(row.Pack())
 				over[row.ID] = true
 			},
 			"may end": func(*rapid.T) {
 				if id, ok := some(); ok {
-					living.End(id, has[id])
+					living.End(has[id])
 					over[id] = true
 				}
 			},
 			"gone": func(*rapid.T) {
 				if id, ok := some(); ok {
-					living.Remove(id, has[id])
+					living.Remove(has[id])
 					delete(has, id)
 					delete(over, id)
 				}
@@ -174,12 +174,12 @@ func TestLiveIndexWithManyRows(t *testing.T) {
 	}
 	for i := range n {
 		at := row(i * 7919 % n)
-		living.Put(at.ID, at.Pack())
+		living.Put(at.Pack())
 	}
 	for i := range n {
 		if i%3 != 0 {
 			at := row(i)
-			living.Remove(at.ID, at.Pack())
+			living.Remove(at.Pack())
 		}
 	}
 	q := Query{Statuses: []statefs.State{statefs.Queued}, Limit: 100}
@@ -208,7 +208,7 @@ func TestLiveIndexWithManyRows(t *testing.T) {
 	}
 	for i := range n {
 		at := row(i)
-		living.Remove(at.ID, at.Pack())
+		living.Remove(at.Pack())
 	}
 	if living.Len() != 0 || len(living.blocks) != 0 || len(living.counts) != 0 {
 		t.Errorf("%d rows, %d blocks, %d counts are left", living.Len(), len(living.blocks), len(living.counts))
@@ -229,7 +229,7 @@ func TestEndsWhileAListIsMade(t *testing.T) {
 		row := RowOf(rec)
 		row.Status, row.Number = statefs.Running, 0
 		records, rows[rec] = append(records, rec), row.Pack()
-		living.Put(rec.ID, rows[rec])
+		living.Put(rows[rec])
 	}
 	for turn := 0; turn < n/2; turn += 50 {
 		q := Query{Limit: 20}
@@ -237,10 +237,10 @@ func TestEndsWhileAListIsMade(t *testing.T) {
 		lives := &LiveView{Index: living}
 		seen := lives.snapshot(f, q.Limit+1+endedSlack)
 		for _, rec := range records[n-turn-50 : n-turn] {
-			living.End(rec.ID, rows[rec])
+			living.End(rows[rec])
 			r.Ended(rec)
 			if turn > 0 {
-				living.Remove(rec.ID, rows[rec])
+				living.Remove(rows[rec])
 			}
 		}
 		must(t, r.awaitApplied(t.Context()))
@@ -274,7 +274,7 @@ func BenchmarkLiving(b *testing.B) {
 			Updated: noon.Add(time.Duration(i) * time.Millisecond), Params: `{"title":"one of very many"}`, Key: "k",
 			Tags: []string{"video", "all"},
 		}
-		living.Put(row.ID, row.Pack())
+		living.Put(row.Pack())
 	}
 	queued := []statefs.State{statefs.Queued}
 	for name, q := range map[string]Query{
@@ -302,7 +302,7 @@ func BenchmarkLiving(b *testing.B) {
 		row := Row{ID: testID(7), Group: "g", Job: "x", Status: statefs.Running, Created: noon}
 		packed := row.Pack()
 		for b.Loop() {
-			living.Put(row.ID, packed)
+			living.Put(packed)
 		}
 	})
 }

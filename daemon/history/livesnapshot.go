@@ -93,8 +93,10 @@ func keyOfRow(row Packed) (key liveKey, ok bool) {
 	if err != nil {
 		return key, false
 	}
-	return liveKey(timeKey(r.created, r.idKey())), true
+	return r.liveKey(), true
 }
+
+func (r *parsedRow) liveKey() liveKey { return liveKey(timeKey(r.created, r.idKey())) }
 
 // liveSearch is a snapshot under construction.
 type liveSearch struct {
@@ -119,11 +121,6 @@ func (s *liveSearch) canMatch(c *liveCount) bool {
 	}
 	s.last, s.verdict = c, verdict
 	return verdict
-}
-
-// needsParsing reports whether a row has to be decoded to decide whether it matches.
-func (s *liveSearch) needsParsing() bool {
-	return s.Key != "" || s.Tag != "" || s.Endpoint != "" || s.Number != 0 || len(s.text) > 0
 }
 
 // sum counts the matches by the counts alone.
@@ -173,7 +170,8 @@ func (s *liveSearch) walk(l *LiveIndex) {
 // have to be decoded first: that takes long and needs no lock.
 func (s *liveSearch) scan(l *LiveIndex, count bool) (rest []liveRow) {
 	s.all = true
-	later, key, endpoint := s.needsParsing(), []byte(s.Key), []byte(s.Endpoint)
+	later := s.Key != "" || s.Tag != "" || s.Endpoint != "" || s.Number != 0 || len(s.text) > 0
+	key, endpoint := []byte(s.Key), []byte(s.Endpoint)
 	for e := range l.backward(nil) {
 		switch {
 		case !s.canMatch(e.count) || s.updatedSince != 0 && e.updated < s.updatedSince ||

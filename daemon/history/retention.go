@@ -50,11 +50,11 @@ const (
 
 // Plan returns what the retention deletes now, the oldest ends first. It changes nothing.
 func (s *Store) Plan(ctx context.Context, keep Retention, guards Guards, now time.Time) (victims []Victim, err error) {
-	if err := s.awaitApplied(ctx); err != nil {
+	if err := s.Ready(); err != nil || !keep.Limits() {
 		return nil, err
 	}
-	if !keep.Limits() {
-		return nil, nil
+	if err := s.do(ctx, change{}); err != nil { // until then an end may be missing in the index
+		return nil, err
 	}
 	err = s.view(func(x index) error {
 		p := plan{ctx: ctx, index: x, keep: keep, guards: guards, now: now, chosen: make(map[statefs.ID]bool)}

@@ -184,3 +184,11 @@ func names(prefix string, from, to int) []string {
 	}
 	return out
 }
+
+// awaitApplied returns when all changes enqueued before are in the index.
+func (w *writer) awaitApplied(ctx context.Context) error {
+	if err := w.Ready(); err != nil {
+		return err
+	}
+	return w.do(ctx, change{})
+}

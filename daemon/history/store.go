@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,9 +73,7 @@ type change struct {
 // Open opens the index of a storage, and creates it when there is none. An index that cannot be
 // trusted is emptied; Run fills it again. Close releases it.
 func Open(owner *statefs.Owner, logger *slog.Logger) (*Store, error) {
-	if logger == nil {
-		logger = slog.New(slog.DiscardHandler)
-	}
+	logger = cmp.Or(logger, slog.New(slog.DiscardHandler))
 	s := &Store{
 		writer: writer{
 			indexFile: indexFile{owner: owner, log: logger, path: filepath.Join(owner.Dir(), FileName)},
@@ -425,18 +424,6 @@ func (w *writer) unapplied() (rows []*Row, err error) {
 		}
 	}
 	return rows, w.readyLocked()
-}
-
-// awaitApplied returns when all changes enqueued before are in the index: at once when the writer
-// is idle.
-func (w *writer) awaitApplied(ctx context.Context) error {
-	w.mu.Lock()
-	err, pending := w.readyLocked(), len(w.writing)+len(w.queue) > 0
-	w.mu.Unlock()
-	if err != nil || !pending {
-		return err
-	}
-	return w.do(ctx, change{})
 }
 
 // Find returns the row of an ended operation, and false if its end is neither in the index nor on the way into it.

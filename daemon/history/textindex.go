@@ -46,18 +46,14 @@ func (p *posting) pack() []byte {
 		}
 		return out
 	}
-	for _, word := range p {
-		out = binary.BigEndian.AppendUint64(out, word)
-	}
+	out, _ = binary.Append(out, binary.BigEndian, p[:]) // numbers always encode
 	return out
 }
 
 func parsePosting(data []byte) (p posting, ok bool) {
 	if len(data) == segmentSize/8 {
-		for i := range p {
-			p[i] = binary.BigEndian.Uint64(data[8*i:])
-		}
-		return p, true
+		_, err := binary.Decode(data, binary.BigEndian, p[:])
+		return p, err == nil
 	}
 	for ; len(data) >= 2; data = data[2:] {
 		row := uint64(binary.BigEndian.Uint16(data))

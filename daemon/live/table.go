@@ -118,7 +118,7 @@ func (t *Table[Op]) End(id statefs.ID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if e, has := t.entries[id]; has {
-		t.rows.End(id, e.Row)
+		t.rows.End(e.Row)
 	}
 }
 
@@ -153,9 +153,9 @@ func (t *Table[Op]) updateLists(before, after *Snapshot) {
 	case after == nil && before == nil:
 		return
 	case after == nil:
-		t.rows.Remove(before.ID, before.Row)
+		t.rows.Remove(before.Row)
 	case before == nil, !bytes.Equal(before.Row, after.Row):
-		t.rows.Put(after.ID, after.Row)
+		t.rows.Put(after.Row)
 	default:
 		after.Row = before.Row // which the rows hold: an equal copy would double the memory
 	}
