@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"unicode/utf8"
 
 	"github.com/jobdir/jobdir/statefs"
@@ -37,7 +36,7 @@ func (r *Run) inherit(note func(itemResult)) error {
 		return nil
 	}
 	inherited := 0
-	if err := readItems(itemsOf(r.host.Owner, r.id, r.optionalStepName()), &r.report, r.resultCounts, func(result itemResult) {
+	if err := readItems(r.host.Owner, r.id, r.optionalStepName(), &r.report, r.resultCounts, func(result itemResult) {
 		if !r.adopted || result.Run != r.number {
 			inherited++
 		}
@@ -61,11 +60,6 @@ func (r *Run) inherit(note func(itemResult)) error {
 	return nil
 }
 
-// itemsOf returns a function that reads the item results of an operation, or of one of its optional steps.
-func itemsOf(owner *statefs.Owner, id statefs.ID, optionalStep string) func(func(line []byte) error) error {
-	return func(each func(line []byte) error) error { return owner.ReadItems(id, optionalStep, each) }
-}
-
 // countsIn returns a function that reports whether an item result counts for a record. A result
 // does not count if its whole step is done again. A failure does not count once its attempt has
 // failed.
@@ -84,13 +78,13 @@ func (t *task) resultCounts(result itemResult) bool {
 	return result.Step == t.step.name() && countsIn(&statefs.Record{RedoFrom: t.redoFrom, Steps: t.step.list})(result)
 }
 
-// readItems adds the item results of an operation to a report and calls note for each. It skips
-// results that do not count, and lines that the daemon did not write: a person may have edited the
+// readItems adds the item results of an operation, or of one of its optional steps, to a report and calls note for
+// each. It skips results that do not count, and lines that the daemon did not write: a person may have edited the
 // file.
-func readItems(each func(func(line []byte) error) error, into *Report, counts func(itemResult) bool,
+func readItems(owner *statefs.Owner, id statefs.ID, optionalStep string, into *Report, counts func(itemResult) bool,
 	note func(itemResult),
 ) error {
-	return each(func(line []byte) error {
+	return owner.ReadItems(id, optionalStep, func(line []byte) error {
 		var result itemResult
 		fields, err := decodeFields(line)
 		if err != nil || json.Unmarshal(line, &result) != nil || result.Item < 1 || !counts(result) {
@@ -110,7 +104,7 @@ func readItems(each func(func(line []byte) error) error, into *Report, counts fu
 
 // AddItems adds the item results of an operation that count.
 func (r *Report) AddItems(owner *statefs.Owner, rec *statefs.Record) error {
-	return readItems(itemsOf(owner, rec.ID, ""), r, countsIn(rec), func(itemResult) {})
+	return readItems(owner, rec.ID, "", r, countsIn(rec), func(itemResult) {})
 }
 
 // AddOutputs adds the outputs of steps as the result of the work.
@@ -133,7 +127,7 @@ func (t *task) failedNames() (finishedNames, error) {
 	if err != nil {
 		return nil, &Error{Code: "start_failed", Err: err}
 	}
-	if err := readItems(itemsOf(t.host.Owner, *t.retryOf, ""), new(Report), countsIn(old), func(result itemResult) {
+	if err := readItems(t.host.Owner, *t.retryOf, "", new(Report), countsIn(old), func(result itemResult) {
 		if !result.OK && result.Step == t.step.name() {
 			names.add(result)
 		}
@@ -156,12 +150,4 @@ func (f finishedNames) take(name string) bool {
 	}
 	f[name]--
 	return true
-}
-
-// earlierItems holds the items that earlier runs finished. It is loaded when a handler calls
-// Finished.
-type earlierItems struct {
-	mu    sync.Mutex
-	names finishedNames // nil until loaded
-	only  finishedNames // nil if all items are to be done
 }

@@ -66,12 +66,6 @@ func CauseOf(err error) statefs.Cause {
 // ErrDetached means that the daemon stops and leaves the commands to their keeper.
 var ErrDetached = errors.New("the daemon stops and its commands continue")
 
-// errLogLimit means that the log grew beyond the job's max_log.
-var errLogLimit = errors.New("the log is larger than max_log allows")
-
-// errTimeout means that an attempt took longer than its job allows.
-var errTimeout = errors.New("it took longer than the timeout")
-
 // AttemptError is a handler's error that also determines what happens next. The job decides
 // about the fields that are left empty.
 type AttemptError struct {

@@ -1,7 +1,9 @@
 package work
 
 import (
+	"bytes"
 	"encoding/json"
+	"slices"
 
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
@@ -91,15 +93,8 @@ func total(rec *statefs.Record, r *Report) *int64 {
 	return r.total
 }
 
-func list(entries []json.RawMessage) json.RawMessage {
-	out := []byte{'['}
-	for i, entry := range entries {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = append(out, entry...)
-	}
-	return append(out, ']')
+func list(entries [][]byte) json.RawMessage {
+	return slices.Concat([]byte("["), bytes.Join(entries, []byte(",")), []byte("]"))
 }
 
 // footerStep is what the footer contains of a step.

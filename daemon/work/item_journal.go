@@ -82,10 +82,6 @@ func readItemJournal(s scratch) (map[int]*itemNote, error) {
 	return notes, nil
 }
 
-// errItemsLost means that commands of items may have begun that no keeper has, and whose end is
-// unknown.
-var errItemsLost = errors.New("a keeper died while no daemon was there, and commands of items with it")
-
 // itemKey identifies an item of a run.
 type itemKey struct {
 	number int

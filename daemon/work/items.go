@@ -80,7 +80,9 @@ func itemsWork(ctx context.Context, r *Run) error {
 	group.Wait()
 	if w.feed.err == nil && lost {
 		r.noteCutOff()
-		return &Error{Code: "lost", Err: errItemsLost}
+		return &Error{
+			Code: "lost", Err: errors.New("a keeper died while no daemon was there, and commands of items with it"),
+		}
 	}
 	return w.feed.err
 }

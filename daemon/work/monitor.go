@@ -134,7 +134,10 @@ func (m *monitor) checkSize() int64 {
 	}
 	if limit := int64(m.r.def.MaxLog); limit > 0 {
 		if all := info.Size() + m.outputs.size(); all > limit {
-			m.r.End(&Error{Code: "log_limit", Err: fmt.Errorf("%w: %d bytes, %s allowed", errLogLimit, all, m.r.def.MaxLog)})
+			m.r.End(&Error{
+				Code: "log_limit",
+				Err:  fmt.Errorf("the log is larger than max_log allows: %d bytes, %s allowed", all, m.r.def.MaxLog),
+			})
 		}
 	}
 	return info.Size()

@@ -42,7 +42,10 @@ type Op struct {
 	endMu    sync.Mutex  // held while an item ends
 	mu       sync.Mutex  // guards item
 	item     *Item       // the item begun last
-	earlier  earlierItems
+
+	earlierMu sync.Mutex    // guards what follows
+	finished  finishedNames // by earlier runs; nil until a handler calls Finished
+	only      finishedNames // nil if all items are to be done
 }
 
 // ID returns the ID of the operation.
@@ -311,18 +314,17 @@ func (h Handler) work(ctx context.Context, r *Run) error {
 // call loads the results of earlier runs. A handler that never calls it does all of its work in
 // each run.
 func (o *Op) Finished(name string) bool {
-	e := &o.earlier
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.names == nil {
-		e.names = make(finishedNames)
+	o.earlierMu.Lock()
+	defer o.earlierMu.Unlock()
+	if o.finished == nil {
+		o.finished = make(finishedNames)
 		var err error
-		if e.only, err = o.r.failedNames(); err == nil {
-			err = o.r.inherit(e.names.add)
+		if o.only, err = o.r.failedNames(); err == nil {
+			err = o.r.inherit(o.finished.add)
 		}
 		if err != nil {
 			o.r.End(err)
 		}
 	}
-	return e.names.take(name) || e.only != nil && !e.only.take(name)
+	return o.finished.take(name) || o.only != nil && !o.only.take(name)
 }

@@ -36,7 +36,7 @@ type Report struct {
 	step        string // "" for a job without steps
 
 	processed, failed         int
-	processedList, failedList []json.RawMessage
+	processedList, failedList [][]byte
 	total                     *int64
 	progress                  statefs.Progress
 	result                    []field
@@ -144,23 +144,16 @@ func (r *Report) noteWriteError(err error) {
 func (r *Report) itemsComplete() bool { return r.writeError() == nil }
 
 // count counts an item that has ended, and lists its entry.
-func (r *Report) count(ok bool, entry json.RawMessage) {
+func (r *Report) count(ok bool, entry []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if ok {
-		r.processed++
-		r.processedList = appendListed(r.processedList, entry)
-		return
+	number, list := &r.processed, &r.processedList
+	if !ok {
+		number, list = &r.failed, &r.failedList
 	}
-	r.failed++
-	r.failedList = appendListed(r.failedList, entry)
-}
-
-func appendListed(list []json.RawMessage, entry json.RawMessage) []json.RawMessage {
-	if len(list) >= maxListed {
-		return list
+	if *number++; len(*list) < maxListed {
+		*list = append(*list, entry)
 	}
-	return append(list, entry)
 }
 
 // setProgress notes the progress of the work and returns all that is known of it.

@@ -64,15 +64,12 @@ func (r *Run) endUnclaimed(failure error) {
 	}
 	for _, a := range r.unclaimed() {
 		p := r.claim(a.number)
-		r.commands.end(p, cmp.Or(cause, failure, errUnclaimed))
+		r.commands.end(p, cmp.Or(cause, failure, errors.New("the work has ended")))
 		<-p.Done()
 		r.ended(p)
 		p.Acknowledge()
 	}
 }
-
-// errUnclaimed ends a command that the work of its run did without.
-var errUnclaimed = errors.New("the work has ended")
 
 // panicCode is the error code of an operation whose work panicked.
 const panicCode = "panic"

@@ -266,7 +266,7 @@ func (t *task) remainingTimeout() time.Duration {
 }
 
 func (t *task) timeoutError() error {
-	return &Error{Code: "timeout", Err: fmt.Errorf("%w of %s", errTimeout, t.def.Timeout)}
+	return &Error{Code: "timeout", Err: fmt.Errorf("it took longer than the timeout of %s", t.def.Timeout)}
 }
 
 // ownPrefix is the prefix of the daemon's own settings. Some of them are secrets, so commands
