@@ -60,8 +60,8 @@ func (l *link) endCommands(at uint64) {
 		if err != nil {
 			exit.Err = fmt.Errorf("%w; %w", ErrKeeperDied, err)
 		}
-		if r.report != "" {
-			if report, err := ReadReport(p.Dir, r.report); err == nil && report.Key == r.key {
+		if r.Report != "" {
+			if report, err := ReadReport(p.Dir, r.Report); err == nil && report.Key == r.Key {
 				exit = report.exit() // it had ended before
 			}
 		}
@@ -78,11 +78,11 @@ func (l *link) endCommands(at uint64) {
 func (p *Pool) endRemains(lost []*remote, at uint64) error {
 	s := &sweep{families: map[int]bool{}, until: at, spare: map[int]bool{}}
 	for _, r := range lost {
-		s.families[r.pid] = true
-		if len(r.mark) > 0 {
-			s.marks = append(s.marks, r.mark)
+		s.families[r.command.PID] = true
+		if len(r.Mark) > 0 {
+			s.marks = append(s.marks, r.Mark)
 		}
-		s.grace = max(s.grace, r.grace)
+		s.grace = max(s.grace, r.Grace)
 	}
 	for _, pid := range p.PIDs() {
 		s.spare[pid] = true

@@ -182,7 +182,7 @@ func (s *server) admit(c *client, instance string) (*welcome, error) {
 	}
 	w := &welcome{Build: s.Build, Retiring: s.retiring, Commands: make([]command, 0, len(s.commands))}
 	for _, h := range s.commands {
-		w.Commands = append(w.Commands, h.describe())
+		w.Commands = append(w.Commands, h.command)
 	}
 	return w, nil
 }
@@ -294,7 +294,7 @@ func refusalOf(err error) refusal {
 func (s *server) forget(key Key) {
 	s.mu.Lock()
 	h := s.commands[key]
-	ended := h != nil && h.exit != nil
+	ended := h != nil && h.Exit != nil
 	if ended {
 		delete(s.commands, key)
 	}

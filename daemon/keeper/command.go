@@ -188,17 +188,13 @@ func (c *Command) fork(program string, how forking) (*leader, error) {
 		return nil, fmt.Errorf("start %q: standard input: %w", c.Args[0], err)
 	}
 	defer null.Close()
-	raw, err := c.Output.SyscallConn()
-	if err != nil {
-		return nil, fmt.Errorf("start %q: output: %w", c.Args[0], err)
-	}
 	var l *leader
 	var forkErr error
-	// Control instead of Fd, which would change the mode of the caller's file.
-	err = raw.Control(func(out uintptr) {
+	err = files.WithDescriptor(c.Output, func(fd int) error { // Fd would change the mode of the caller's file
 		env := append([]string{}, c.Env...) // nil would mean the environment of this process
-		attr := &syscall.ProcAttr{Dir: c.Dir, Env: env, Files: []uintptr{null.Fd(), out, out}}
+		attr := &syscall.ProcAttr{Dir: c.Dir, Env: env, Files: []uintptr{null.Fd(), uintptr(fd), uintptr(fd)}}
 		how(func(dies bool) { l, forkErr = children.fork(program, c.Args, attr, dies) })
+		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("start %q: output: %w", c.Args[0], err)

@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -50,19 +51,12 @@ type Exit struct {
 func (e *Exit) setStatus(status syscall.WaitStatus, usage *syscall.Rusage) {
 	e.Code = status.ExitStatus()
 	if status.Signaled() {
-		e.Code, e.Signal = -1, signalName(status.Signal())
+		sig := status.Signal()
+		e.Code, e.Signal = -1, cmp.Or(unix.SignalName(sig), fmt.Sprintf("SIG%d", int(sig))) // real-time signals have no names
 	}
 	e.UserSeconds = time.Duration(usage.Utime.Nano()).Seconds()
 	e.SystemSeconds = time.Duration(usage.Stime.Nano()).Seconds()
 	e.PeakMemory = int64(usage.Maxrss) * maxRSSUnit //nolint:unconvert // 32 bits wide on some systems
-}
-
-func signalName(sig syscall.Signal) string {
-	if name := unix.SignalName(sig); name != "" {
-		return name
-	}
-	// Real-time signals have no names of their own.
-	return fmt.Sprintf("SIG%d", int(sig))
 }
 
 // CauseTimeout is the Exit.Cause of a command that ran longer than its Timeout.

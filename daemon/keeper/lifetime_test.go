@@ -330,7 +330,9 @@ func TestProcessWithReusedLeaderPIDIsSpared(t *testing.T) {
 	if err := stranger.Start(); err != nil {
 		t.Fatal(err)
 	}
-	lost := []*remote{{pid: stranger.Process.Pid, grace: time.Millisecond, mark: []string{"JOBDIR_MARK=" + t.Name()}}}
+	lost := []*remote{{command: command{
+		PID: stranger.Process.Pid, Grace: time.Millisecond, Mark: []string{"JOBDIR_MARK=" + t.Name()},
+	}}}
 	if err := p.endRemains(lost, at); err != nil {
 		t.Error(err)
 	}

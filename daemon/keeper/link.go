@@ -134,7 +134,7 @@ func (l *link) welcomed(c *channel, w *welcome) {
 		if command.Exit != nil {
 			r.finish(command.Exit.exit())
 		} else if r.cause != "" {
-			l.unsent = append(l.unsent, request{Verb: verbEnd, Key: r.key, Cause: r.cause})
+			l.unsent = append(l.unsent, request{Verb: verbEnd, Key: r.Key, Cause: r.cause})
 		}
 	}
 	for key, r := range l.remotes {
@@ -386,6 +386,10 @@ func (l *link) register(r *request, c *call, failed *channel, withdrawn func() b
 func (l *link) pid() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.pidLocked()
+}
+
+func (l *link) pidLocked() int {
 	if l.process == nil {
 		return 0
 	}
@@ -431,12 +435,8 @@ func (l *link) reportSilence() {
 	}
 	next := l.pool.SilenceTimeout - time.Since(since)
 	if next <= 0 || l.silent {
-		pid := 0
-		if l.process != nil {
-			pid = l.process.pid
-		}
-		l.pool.Logger.Warn("a keeper does not answer: continue it (kill -CONT) or kill it", "keeper", l.number, "pid", pid,
-			"since", since, "waiting", len(l.waiting))
+		l.pool.Logger.Warn("a keeper does not answer: continue it (kill -CONT) or kill it", "keeper", l.number,
+			"pid", l.pidLocked(), "since", since, "waiting", len(l.waiting))
 		next = silenceReportInterval
 	}
 	l.silenceTimer = time.AfterFunc(next, l.reportSilence)

@@ -106,10 +106,7 @@ func isStopped(dir string, n int) bool {
 		return false
 	}
 	defer f.Close()
-	text := make([]byte, 32)
-	length, _ := f.ReadAt(text, 0) // io.EOF after a short file
-	first, _, _ := strings.Cut(string(text[:length]), "\n")
-	pid, err := strconv.Atoi(first)
+	pid, err := strconv.Atoi(linesOf(f)[0])
 	if err != nil {
 		return false
 	}
@@ -153,16 +150,17 @@ func groupOf(lock *os.File) string {
 	if err != nil {
 		return ""
 	}
-	text := make([]byte, 8<<10)
-	n, err := lock.ReadAt(text, 0)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return ""
-	}
-	lines := strings.Split(string(text[:n]), "\n")
+	lines := linesOf(lock)
 	if len(lines) != 4 || lines[2] != identity(info) {
 		return ""
 	}
 	return lines[1]
+}
+
+// linesOf returns the lines of a lock file, and an empty one after them.
+func linesOf(lock *os.File) []string {
+	text, _ := io.ReadAll(io.NewSectionReader(lock, 0, 8<<10)) // a part of it names no keeper
+	return strings.Split(string(text), "\n")
 }
 
 // identity distinguishes a file from every other file that exists on this machine at the same time.

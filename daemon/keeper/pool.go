@@ -63,9 +63,7 @@ func Open(ctx context.Context, options PoolOptions) (*Pool, error) {
 	p.Dir = dir
 	p.Executable = cmp.Or(p.Executable, p.Program[0])
 	p.SilenceTimeout = cmp.Or(p.SilenceTimeout, silenceTimeout)
-	if p.Logger == nil {
-		p.Logger = slog.New(slog.DiscardHandler)
-	}
+	p.Logger = cmp.Or(p.Logger, slog.New(slog.DiscardHandler))
 	p.ctx, p.stop = context.WithCancel(context.WithoutCancel(ctx))
 	found, err := numbers(dir)
 	if err != nil {
@@ -265,7 +263,7 @@ func (p *Pool) Commands() []HeldCommand {
 	for _, l := range p.all() {
 		l.mu.Lock()
 		for key, r := range l.remotes {
-			held = append(held, HeldCommand{Key: key, PID: r.pid, Label: r.label, Ended: r.isDone()})
+			held = append(held, HeldCommand{Key: key, PID: r.command.PID, Label: string(r.Label), Ended: r.isDone()})
 		}
 		l.mu.Unlock()
 	}
@@ -394,7 +392,9 @@ func (p *Pool) reported(key Key, name string) *remote {
 		p.Logger.Info("exit report of another run ignored", "report", name, "run", report.Run, "wanted", key.Run)
 		return nil
 	}
-	r := &remote{key: key, dir: p.Dir, report: name, label: string(report.Label), done: make(chan struct{})}
+	r := &remote{
+		command: command{Key: key, Report: name, Label: report.Label}, dir: p.Dir, done: make(chan struct{}),
+	}
 	r.finish(report.exit())
 	return r
 }

@@ -4,32 +4,23 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/jobdir/jobdir/statefs"
 )
 
 // remote is a command of a keeper.
 type remote struct {
-	link   *link // nil: only the exit report is left
-	key    Key
-	pid    int
-	grace  time.Duration
-	mark   []string
-	report string
-	label  string
-	dir    string // the storage directory; empty while a keeper has the command
-	done   chan struct{}
+	command        // as the keeper described it first
+	link    *link  // nil: only the exit report is left
+	dir     string // the storage directory; empty while a keeper has the command
+	done    chan struct{}
 
 	exit  Exit   // read it after done is closed; before that, the lock of the link guards it
 	cause string // of the first End; guarded by the lock of the link
 }
 
 func newRemote(l *link, c *command) *remote {
-	return &remote{
-		link: l, key: c.Key, pid: c.PID, grace: c.Grace, mark: c.Mark, report: c.Report,
-		label: string(c.Label), done: make(chan struct{}),
-	}
+	return &remote{command: *c, link: l, done: make(chan struct{})}
 }
 
 // finish sets the end; only the first call counts. The caller holds the lock of the link.
@@ -42,7 +33,7 @@ func (r *remote) finish(exit Exit) {
 
 func (r *remote) isDone() bool { return isClosed(r.done) }
 
-func (r *remote) PID() int              { return r.pid }
+func (r *remote) PID() int              { return r.command.PID }
 func (r *remote) Done() <-chan struct{} { return r.done }
 func (r *remote) Stop() error           { return r.call("stop", verbStop) }
 func (r *remote) Continue() error       { return r.call("continue", verbContinue) }
@@ -55,10 +46,10 @@ func (r *remote) Exit() Exit {
 func (r *remote) call(what string, verb verb) error {
 	err := ErrEnded
 	if !r.isDone() {
-		err = r.link.request(context.Background(), request{Verb: verb, Key: r.key}, &call{}, nil)
+		err = r.link.request(context.Background(), request{Verb: verb, Key: r.Key}, &call{}, nil)
 	}
 	if err != nil {
-		return fmt.Errorf("%s %s (PID %d): %w", what, r.key, r.pid, err)
+		return fmt.Errorf("%s %s (PID %d): %w", what, r.Key, r.command.PID, err)
 	}
 	return nil
 }
@@ -78,24 +69,24 @@ func (r *remote) end(cause string, force bool) {
 	cause = r.cause
 	l.mu.Unlock()
 	if first || force {
-		l.post(request{Verb: verbEnd, Key: r.key, Cause: cause, Force: force})
+		l.post(request{Verb: verbEnd, Key: r.Key, Cause: cause, Force: force})
 	}
 }
 
 func (r *remote) Acknowledge() {
 	l := r.link
 	if l == nil {
-		_ = statefs.RemoveExit(r.dir, r.report) // a leftover report means nothing to a later run
+		_ = statefs.RemoveExit(r.dir, r.Report) // a leftover report means nothing to a later run
 		return
 	}
 	if !r.isDone() {
 		return
 	}
 	l.mu.Lock()
-	there := l.remotes[r.key] == r
-	delete(l.remotes, r.key)
+	there := l.remotes[r.Key] == r
+	delete(l.remotes, r.Key)
 	l.mu.Unlock()
 	if there {
-		l.post(request{Verb: verbTaken, Key: r.key})
+		l.post(request{Verb: verbTaken, Key: r.Key})
 	}
 }

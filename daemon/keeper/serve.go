@@ -286,7 +286,7 @@ func (s *server) endAll() {
 	close(s.ends)
 	var all []*Process
 	for _, h := range s.commands {
-		if h.exit == nil {
+		if h.Exit == nil {
 			all = append(all, h.process)
 		} else {
 			h.markKeeperShutdown()

@@ -18,17 +18,14 @@ import (
 
 // supervisedCommand is a command of this keeper, until a daemon has acknowledged its end.
 type supervisedCommand struct {
-	key         Key
-	report      string
-	label       []byte
+	command     // its Exit is guarded by the lock of the server
 	process     *Process
 	slot        int         // in the warden's list of leaders
-	exit        *Report     // guarded by the lock of the server; nil until the end
-	reportTimer *time.Timer // writes the report when no daemon acknowledges the end; set together with exit
+	reportTimer *time.Timer // writes the report when no daemon acknowledges the end; set together with Exit
 
 	saving      sync.Mutex // held while the report is written or removed; guards the fields below
 	reportState reportState
-	// savedExit is the end that was written: exit may change once more.
+	// savedExit is the end that was written: Exit may change once more.
 	savedExit    *Report
 	acknowledged bool // the report is not needed any more
 }
@@ -55,12 +52,12 @@ const shutdownSkew = 5 * time.Second
 // gets SIGTERM too: a machine that shuts down sends it to all processes, in any order. The caller
 // holds the lock of the server.
 func (h *supervisedCommand) markKeeperShutdown() {
-	if h.exit.Signal != "SIGTERM" || h.exit.Cause != "" || time.Since(h.exit.At) > shutdownSkew {
+	if h.Exit.Signal != "SIGTERM" || h.Exit.Cause != "" || time.Since(h.Exit.At) > shutdownSkew {
 		return
 	}
-	told := *h.exit
+	told := *h.Exit
 	told.Cause = CauseKeeperEnds
-	h.exit = &told
+	h.Exit = &told
 }
 
 // begin carries out a start. It owns the output.
@@ -72,7 +69,7 @@ func (s *server) begin(c *client, number uint64, key Key, cmd *Command) {
 		return
 	}
 	s.mu.Lock()
-	answer := h.describe()
+	answer := h.command
 	s.mu.Unlock()
 	c.answer(number, message{Command: &answer})
 	if !known {
@@ -118,8 +115,10 @@ func (s *server) start(c *client, number uint64, key Key, cmd *Command) (h *supe
 		return nil, false, err
 	}
 	h = &supervisedCommand{
-		key: key, report: strings.Clone(cmd.Report), label: []byte(cmd.Label), process: p,
-		slot: s.warden.enter(p.PID()),
+		command: command{
+			Key: key, PID: p.PID(), Grace: p.grace, Mark: p.mark, Report: strings.Clone(cmd.Report), Label: []byte(cmd.Label),
+		},
+		process: p, slot: s.warden.enter(p.PID()),
 	}
 	s.commands[key] = h
 	if s.closing {
@@ -140,20 +139,12 @@ func (s *server) launch(cmd *Command) (*Process, error) {
 	return launch(*cmd, s.onThread)
 }
 
-// describe returns the wire form of a command. The caller holds the lock of the server.
-func (h *supervisedCommand) describe() command {
-	p := h.process
-	return command{
-		Key: h.key, PID: p.PID(), Grace: p.grace, Mark: p.mark, Report: h.report, Label: h.label, Exit: h.exit,
-	}
-}
-
 // commandEnded notifies the daemon that a command has ended. It writes the report at once when no
 // daemon is connected; the timer writes it when a daemon does not acknowledge the end in time.
 func (s *server) commandEnded(h *supervisedCommand) {
 	p := h.process
 	report := &Report{
-		Version: reportVersion, Key: h.key, Label: h.label, PID: p.PID(), Exit: p.Exit(), StartedAt: p.started,
+		Version: reportVersion, Key: h.Key, Label: h.Label, PID: p.PID(), Exit: p.Exit(), StartedAt: p.started,
 		Boot: machine.This().Boot, Keeper: os.Getpid(),
 	}
 	if report.Err != nil {
@@ -161,10 +152,10 @@ func (s *server) commandEnded(h *supervisedCommand) {
 	}
 	s.warden.leave(h.slot)
 	s.mu.Lock()
-	h.exit = report
+	h.Exit = report
 	if s.closing {
 		h.markKeeperShutdown()
-		report = h.exit
+		report = h.Exit
 	}
 	h.reportTimer = time.AfterFunc(takeTimeout, func() { s.saveReport(h, written) })
 	clients := slices.Collect(maps.Keys(s.daemons.connected))
@@ -202,7 +193,7 @@ func (s *server) saveAllReports() (ok bool) {
 	s.mu.Lock()
 	var ended []*supervisedCommand
 	for _, h := range s.commands {
-		if h.exit != nil {
+		if h.Exit != nil {
 			ended = append(ended, h)
 		}
 	}
@@ -217,26 +208,26 @@ func (s *server) saveAllReports() (ok bool) {
 // saveReport writes a report at least as safely as need requires.
 func (s *server) saveReport(h *supervisedCommand, need reportState) (ok bool) {
 	s.mu.Lock()
-	exit := h.exit
+	exit := h.Exit
 	s.mu.Unlock()
 	h.saving.Lock()
 	defer h.saving.Unlock()
-	if h.acknowledged || h.reportState >= need && h.savedExit == exit || h.report == "" {
+	if h.acknowledged || h.reportState >= need && h.savedExit == exit || h.Report == "" {
 		return true
 	}
 	data, err := json.Marshal(exit)
 	if err == nil {
-		err = s.exits.Write(h.report, append(data, '\n'), need == durable && s.Durability != statefs.Process)
+		err = s.exits.Write(h.Report, append(data, '\n'), need == durable && s.Durability != statefs.Process)
 	}
-	if err != nil && !s.exits.Removed(h.report) {
+	if err != nil && !s.exits.Removed(h.Report) {
 		s.mu.Lock()
 		s.reportRetry.err = err
 		s.mu.Unlock()
-		s.logger.Error("exit report not written, retrying", "report", h.report, "error", err)
+		s.logger.Error("exit report not written, retrying", "report", h.Report, "error", err)
 		return false
 	}
 	if err != nil {
-		s.logger.Error("exit report not written: its operation was removed", "report", h.report, "error", err)
+		s.logger.Error("exit report not written: its operation was removed", "report", h.Report, "error", err)
 	}
 	h.reportState, h.savedExit = need, exit
 	return true
@@ -249,11 +240,11 @@ func (s *server) removeReport(h *supervisedCommand) {
 	h.saving.Lock()
 	defer h.saving.Unlock()
 	h.acknowledged = true
-	if h.reportState == notSaved || h.report == "" {
+	if h.reportState == notSaved || h.Report == "" {
 		return
 	}
-	if err := statefs.RemoveExit(s.Dir, h.report); err != nil {
-		s.logger.Warn("exit report not removed; it is of a run that is over", "report", h.report, "error", err)
+	if err := statefs.RemoveExit(s.Dir, h.Report); err != nil {
+		s.logger.Warn("exit report not removed; it is of a run that is over", "report", h.Report, "error", err)
 	}
 }
 
@@ -301,10 +292,10 @@ func (s *server) abandonReports(unsaved bool, now time.Time) error {
 	}
 	s.closing = true
 	for key, h := range s.commands {
-		if h.exit != nil {
+		if h.Exit != nil {
 			s.logger.Error("exit report given up: the next daemon takes the command for cut off", "operation",
 				key.Operation, "run", key.Run,
-				"code", h.exit.Code, "signal", h.exit.Signal, "ended_at", h.exit.At)
+				"code", h.Exit.Code, "signal", h.Exit.Signal, "ended_at", h.Exit.At)
 		}
 	}
 	return fmt.Errorf("%w in %s: %w; bring the disk of %s back, and start the daemon again", ErrReportsLost,
