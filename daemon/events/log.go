@@ -51,7 +51,6 @@ const (
 type Log struct {
 	owner   *statefs.Owner
 	options Options
-	log     *slog.Logger
 
 	inbox inbox
 	more  chan struct{} // the inbox is no longer empty
@@ -76,6 +75,7 @@ type inbox struct {
 // Open opens the event log of a storage and creates it if necessary. The caller closes it before it releases
 // the owner.
 func Open(owner *statefs.Owner, options Options) (*Log, error) {
+	options.Logger = cmp.Or(options.Logger, slog.New(slog.DiscardHandler))
 	options.Recent = cmp.Or(options.Recent, defaultRecent)
 	options.Pending = cmp.Or(options.Pending, defaultPending)
 	options.Segment = cmp.Or(options.Segment, defaultSegment)
@@ -83,7 +83,7 @@ func Open(owner *statefs.Owner, options Options) (*Log, error) {
 		options.Segment = min(options.Segment, most)
 	}
 	l := &Log{
-		owner: owner, options: options, log: cmp.Or(options.Logger, slog.New(slog.DiscardHandler)),
+		owner: owner, options: options,
 		more: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{}), wake: make(chan struct{}),
 	}
 	gap, err := l.writer.open(l)
@@ -229,9 +229,9 @@ func (w *writer) report(err error) {
 	switch {
 	case said == w.lastError:
 	case err != nil:
-		w.logger.Warn("events cannot be written; later subscribers get a gap instead", "error", err)
+		w.log.options.Logger.Warn("events cannot be written; later subscribers get a gap instead", "error", err)
 	default:
-		w.logger.Info("events can be written again")
+		w.log.options.Logger.Info("events can be written again")
 	}
 	w.lastError = said
 }

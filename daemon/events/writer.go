@@ -2,23 +2,19 @@ package events
 
 import (
 	"errors"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
-	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/api"
 	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // writer numbers events and writes them to segments. It is not safe for concurrent use.
 type writer struct {
-	owner   *statefs.Owner
-	logger  *slog.Logger
-	options *Options
-	dir     string
+	log *Log
+	dir string
 
 	next, end    uint64 // the next number and the end of the reserved block
 	reserved     bool   // a block was reserved since the log was opened
@@ -37,7 +33,7 @@ type writer struct {
 // open finds the end of the log. The gap covers events that may be missing there; it is nil if the log was
 // closed properly.
 func (w *writer) open(l *Log) (*api.EventGap, error) {
-	w.owner, w.logger, w.options, w.dir = l.owner, l.log, &l.options, l.owner.EventsDir()
+	w.log, w.dir = l, l.owner.EventsDir()
 	if err := files.MakeFolder(w.dir); err != nil {
 		return nil, err
 	}
@@ -51,13 +47,13 @@ func (w *writer) open(l *Log) (*api.EventGap, error) {
 			return nil, err
 		}
 	}
-	first, end, whole, err := w.owner.Numbers.ReserveEvents(last + 1)
+	first, end, whole, err := w.log.owner.Numbers.ReserveEvents(last + 1)
 	if err != nil && !files.DiskFull(err) {
 		return nil, errors.Join(err, w.closeFile())
 	}
 	w.report(err) // on a full disk the first write that finds room reserves the numbers
 	w.next, w.end, w.reserved = first, end, err == nil
-	w.prune(w.owner.Now())
+	w.prune(w.log.owner.Now())
 	if whole {
 		return nil, nil
 	}
@@ -82,7 +78,7 @@ func (w *writer) resume(s segment) (last uint64, err error) {
 	if err != nil {
 		return 0, errors.Join(err, f.Close())
 	}
-	w.file, w.name, w.size, w.segmentStart = f, s.name, size, w.owner.Now()
+	w.file, w.name, w.size, w.segmentStart = f, s.name, size, w.log.owner.Now()
 	return last, nil
 }
 
@@ -96,7 +92,7 @@ func (w *writer) write(events []api.Event, left int) (out []Frame, err error) {
 	}
 	if w.next+need > w.end {
 		// Only this writer takes numbers, so the new block follows the current one.
-		_, end, _, err := w.owner.Numbers.ReserveEvents(w.next + need)
+		_, end, _, err := w.log.owner.Numbers.ReserveEvents(w.next + need)
 		if err != nil {
 			return nil, err
 		}
@@ -121,7 +117,7 @@ func (w *writer) write(events []api.Event, left int) (out []Frame, err error) {
 	if left > 0 {
 		gap := &api.EventGap{From: w.next, To: w.next + uint64(left) - 1, Reason: GapOverflow}
 		w.next += uint64(left)
-		add(api.Event{Type: Missing, At: w.owner.Now(), Gap: gap})
+		add(api.Event{Type: Missing, At: w.log.owner.Now(), Gap: gap})
 	}
 	return out, errors.Join(err, w.append(out))
 }
@@ -131,7 +127,7 @@ func (w *writer) append(events []Frame) error {
 	if len(events) == 0 {
 		return nil
 	}
-	now := w.owner.Now()
+	now := w.log.owner.Now()
 	if err := w.rotate(events[0].Seq, now); err != nil {
 		return err
 	}
@@ -152,9 +148,9 @@ func (w *writer) append(events []Frame) error {
 
 // rotate begins another segment if there is none, or the current one is full, old or removed.
 func (w *writer) rotate(first uint64, now time.Time) error {
-	old := w.options.Retention.Age > 0 && now.Sub(w.segmentStart) > w.options.Retention.Age/segmentsKept
-	if w.file != nil && w.size < w.options.Segment && !old && w.size > 0 {
-		if w.pruneDue(now) {
+	old := w.log.options.Retention.Age > 0 && now.Sub(w.segmentStart) > w.log.options.Retention.Age/segmentsKept
+	if w.file != nil && w.size < w.log.options.Segment && !old && w.size > 0 {
+		if now.Sub(w.pruned) > pruneEvery || now.Before(w.pruned) {
 			w.prune(now)
 			return w.checkSegment(first, now)
 		}
@@ -195,26 +191,22 @@ func (w *writer) begin(first uint64, now time.Time) error {
 // pruneEvery is how often old segments are searched while the current one has room.
 const pruneEvery = time.Minute
 
-func (w *writer) pruneDue(now time.Time) bool {
-	return now.Sub(w.pruned) > pruneEvery || now.Before(w.pruned)
-}
-
 // prune removes the oldest segments as the retention requires. The current one stays.
 func (w *writer) prune(now time.Time) {
 	w.pruned = now
 	segments, err := listSegments(w.dir)
 	if err != nil {
-		w.logger.Warn("old events not removed", "error", err)
+		w.log.options.Logger.Warn("old events not removed", "error", err)
 		return
 	}
 	var sum int64
 	for _, s := range slices.Backward(segments) {
 		sum += s.size
-		keep := w.options.Retention
+		keep := w.log.options.Retention
 		over := keep.Bytes > 0 && sum > keep.Bytes || keep.Age > 0 && now.Sub(s.changed) > keep.Age
 		if over && s.name != w.name {
 			if err := os.Remove(filepath.Join(w.dir, s.name)); err != nil {
-				w.logger.Warn("old events not removed", "error", err)
+				w.log.options.Logger.Warn("old events not removed", "error", err)
 			}
 		}
 	}
@@ -229,7 +221,7 @@ func (w *writer) close() error {
 	if err = errors.Join(err, w.closeFile()); err != nil || !w.reserved {
 		return err // without numbers nothing was written
 	}
-	return w.owner.Numbers.CloseEvents(w.next)
+	return w.log.owner.Numbers.CloseEvents(w.next)
 }
 
 func (w *writer) closeFile() error {

@@ -8,6 +8,7 @@ import (
 	"github.com/jobdir/jobdir/daemon/queue"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/api"
+	"github.com/jobdir/jobdir/statefs/watch"
 )
 
 // applied is the last state of a lane that was applied to the queue and published.
@@ -15,7 +16,6 @@ type applied struct {
 	config         queue.Lane
 	trial          bool // one operation is let through
 	paused, closed holdState
-	capacity       int
 }
 
 // holdState is a pause or a close, with the fields whose change is published.
@@ -48,7 +48,6 @@ func (s *lane) state(every bool, all *file) applied {
 			break
 		}
 	}
-	out.capacity = out.config.Capacity
 	out.config.Paused = s.config.Paused || p.exists
 	if s.breaker != nil && (!p.exists || s.isBreakerPause(p.value.Hold)) {
 		out.config.Paused = s.config.Paused || s.breaker.Blocks()
@@ -89,17 +88,14 @@ func (l *Lanes) apply(now time.Time) {
 		l.publishChanges(s, before, now)
 	}
 	if len(changes) > 0 {
-		l.queue.SetLanes(changes...)
+		l.config.Queue.SetLanes(changes...)
 	}
 	l.reconciled = true
 	if repaused {
-		l.queue.Changed() // a new reason or end time, which the queue does not know
+		l.config.Queue.Changed() // a new reason or end time, which the queue does not know
 	}
 	if reopened {
-		select {
-		case l.reopened <- struct{}{}:
-		default: // a wake-up is already pending
-		}
+		watch.Wake(l.reopened)
 	}
 }
 
@@ -113,11 +109,11 @@ func (l *Lanes) publishChanges(s *lane, before applied, now time.Time) {
 	if said.closed != before.closed {
 		l.publishHold(s.name, said.closed, before.closed, "closed", "opened", now)
 	}
-	if said.capacity != before.capacity && s.name != statefs.AllLanes {
-		l.logger.Info("lane capacity changed", "lane", s.name, "capacity", statefs.FormatLaneCapacity(said.capacity))
+	if capacity := said.config.Capacity; capacity != before.config.Capacity && s.name != statefs.AllLanes {
+		l.config.Logger.Info("lane capacity changed", "lane", s.name, "capacity", statefs.FormatLaneCapacity(capacity))
 		change := api.LaneChange{What: "capacity"}
-		if said.capacity >= 0 {
-			change.Capacity = &said.capacity
+		if capacity >= 0 {
+			change.Capacity = &capacity
 		}
 		l.publish(s.name, change, now)
 	}
@@ -133,9 +129,7 @@ func (l *Lanes) publishHold(name string, is, was holdState, begins, ends string,
 		if is.by == statefs.HeldByBreaker {
 			change.What = "breaker_opened"
 		}
-		if !is.until.IsZero() {
-			change.Until = &is.until
-		}
+		change.Until = statefs.OptionalTime(is.until)
 	}
 	args := []any{"lane", name, "what", change.What}
 	if is.reason != "" {
@@ -148,15 +142,15 @@ func (l *Lanes) publishHold(name string, is, was holdState, begins, ends string,
 		args = append(args, "until", *change.Until)
 	}
 	if change.What == "breaker_opened" {
-		l.logger.Warn("lane changed", args...)
+		l.config.Logger.Warn("lane changed", args...)
 	} else {
-		l.logger.Info("lane changed", args...)
+		l.config.Logger.Info("lane changed", args...)
 	}
 	l.publish(name, change, now)
 }
 
 func (l *Lanes) publish(name string, change api.LaneChange, now time.Time) {
 	if l.reconciled {
-		l.events.Publish(api.Event{Type: events.LaneChanged, At: now, Lane: name, Change: &change})
+		l.config.Events.Publish(api.Event{Type: events.LaneChanged, At: now, Lane: name, Change: &change})
 	}
 }

@@ -1,6 +1,7 @@
 package lanes
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -42,22 +43,21 @@ func (l *Lanes) RunEnded(name string, id statefs.ID, v Verdict, exit string, nam
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := l.owner.Now()
+	now := l.config.Owner.Now()
 	l.noteTrialBegun(s)
 	if p := s.files[statefs.LanePaused]; p.exists && !s.isBreakerPause(p.value.Hold) {
 		return // paused by someone else, who also decides when to resume it
 	}
 	switch b := s.breaker; {
 	case v == Failure && b.Failed(id, code, now):
-		until := b.Until()
 		l.pauseByBreaker(s, statefs.LaneHold{
-			Until:  &until,
+			Until:  new(b.Until()),
 			Reason: fmt.Sprintf("%s; the last one: %s in %s", failuresIn(s.config.Breaker), withExit(code, exit), id),
 		}, now)
 	case v == Success && b.Succeeded(id):
 		s.pauseWritten = false
-		if _, err := l.owner.Lanes.Release(pausedFile(name)); err != nil {
-			l.logger.Error("the pause of a breaker cannot be removed; remove the file", "file",
+		if _, err := l.config.Owner.Lanes.Release(pausedFile(name)); err != nil {
+			l.config.Logger.Error("the pause of a breaker cannot be removed; remove the file", "file",
 				"lanes/"+pausedFile(name).String(), "error", err)
 		}
 		l.readFile(pausedFile(name), s.files[statefs.LanePaused], now)
@@ -73,8 +73,8 @@ func (l *Lanes) RunEnded(name string, id statefs.ID, v Verdict, exit string, nam
 func (l *Lanes) saveFailures(s *lane) {
 	if counted := s.breaker.CountedFailures(); !slices.EqualFunc(counted, s.savedFailures, time.Time.Equal) {
 		s.savedFailures = counted
-		if err := l.owner.Lanes.SetTimes(s.name, statefs.LaneFailures, counted); err != nil {
-			l.logger.Warn("failures of a lane not recorded; a restart forgets them", "lane", s.name, "error", err)
+		if err := l.config.Owner.Lanes.SetTimes(s.name, statefs.LaneFailures, counted); err != nil {
+			l.config.Logger.Warn("failures of a lane not recorded; a restart forgets them", "lane", s.name, "error", err)
 		}
 	}
 }
@@ -103,9 +103,9 @@ func pausedFile(name string) statefs.LaneFile {
 // all the same and the write is retried.
 func (l *Lanes) pauseByBreaker(s *lane, hold statefs.LaneHold, now time.Time) {
 	hold.By, hold.Trial = statefs.HeldByBreaker, s.breaker.TrialID()
-	if err := l.owner.Lanes.Hold(pausedFile(s.name), hold); err != nil {
+	if err := l.config.Owner.Lanes.Hold(pausedFile(s.name), hold); err != nil {
 		s.pauseWritten = false
-		l.logger.Error("pause by a breaker not recorded", "lane", s.name, "error", err)
+		l.config.Logger.Error("pause by a breaker not recorded", "lane", s.name, "error", err)
 		return
 	}
 	s.pauseWritten = true
@@ -118,7 +118,7 @@ func (l *Lanes) saveTrial(s *lane, now time.Time) {
 	if value.Hold.Until == nil {
 		return // the pause is not written yet
 	}
-	if !l.owner.Lanes.Unchanged(pausedFile(s.name), value) {
+	if !l.config.Owner.Lanes.Unchanged(pausedFile(s.name), value) {
 		l.reconcileSoon() // the file was just removed or changed, and that change wins
 		return
 	}
@@ -127,14 +127,14 @@ func (l *Lanes) saveTrial(s *lane, now time.Time) {
 
 // noteTrialBegun tells the breaker which operation the queue has let through.
 func (l *Lanes) noteTrialBegun(s *lane) {
-	id, ok := l.queue.TakeTrial(s.name)
+	id, ok := l.config.Queue.TakeTrial(s.name)
 	if !ok {
 		return
 	}
 	s.published.config.Paused, s.published.trial = true, false // the queue has already changed this
 	if s.breaker.Started(id) {
-		l.logger.Info("lane admitted one trial operation", "lane", s.name, "id", id)
-		l.saveTrial(s, l.owner.Now())
+		l.config.Logger.Info("lane admitted one trial operation", "lane", s.name, "id", id)
+		l.saveTrial(s, l.config.Owner.Now())
 	}
 }
 
@@ -152,15 +152,12 @@ func (l *Lanes) syncBreaker(s *lane, now time.Time) {
 	case !p.exists && b.State() == breaker.Closed:
 		return
 	case !p.exists && s.pauseWritten:
-		l.logger.Info("lane resumed by a person; its breaker had paused it", "lane", s.name)
+		l.config.Logger.Info("lane resumed by a person; its breaker had paused it", "lane", s.name)
 		b.Reset()
 		s.pauseWritten = false
 		return
 	case !p.exists:
-		until := now
-		if !b.Until().IsZero() {
-			until = b.Until()
-		}
+		until := cmp.Or(b.Until(), now)
 		l.pauseByBreaker(s, statefs.LaneHold{Until: &until, Reason: failuresIn(s.config.Breaker)}, now)
 	case !s.isBreakerPause(hold):
 		b.Reset()
@@ -171,9 +168,9 @@ func (l *Lanes) syncBreaker(s *lane, now time.Time) {
 		s.pauseWritten = true
 	}
 	if b.AllowTrial(now) {
-		l.logger.Info("lane cooldown elapsed: one trial operation may start", "lane", s.name)
+		l.config.Logger.Info("lane cooldown elapsed: one trial operation may start", "lane", s.name)
 	}
-	if id := b.TrialID(); id != (statefs.ID{}) && l.queue.TrialEnded(id) && b.Inconclusive(id) {
+	if id := b.TrialID(); id != (statefs.ID{}) && l.config.Queue.TrialEnded(id) && b.Inconclusive(id) {
 		l.saveTrial(s, now)
 	}
 }

@@ -26,7 +26,7 @@ type file struct {
 
 // readFile reads one file of a lane and updates c.
 func (l *Lanes) readFile(f statefs.LaneFile, c *file, now time.Time) {
-	v, err := l.owner.Lanes.Read(f)
+	v, err := l.config.Owner.Lanes.Read(f)
 	if errors.Is(err, fs.ErrNotExist) {
 		*c = file{}
 		l.alarms.Set(f, time.Time{}, 0)
@@ -34,7 +34,7 @@ func (l *Lanes) readFile(f statefs.LaneFile, c *file, now time.Time) {
 	}
 	bad, isBad := errors.AsType[*statefs.LaneFileError](err)
 	if err != nil && !isBad {
-		l.logger.Error("lane file cannot be read; its previous content counts", "file",
+		l.config.Logger.Error("lane file cannot be read; its previous content counts", "file",
 			"lanes/"+f.String(), "error", err)
 		return
 	}
@@ -48,9 +48,9 @@ func (l *Lanes) readFile(f statefs.LaneFile, c *file, now time.Time) {
 	}
 	if isBad || !v.Complete {
 		if !c.lastRead.Same(v) {
-			c.lastRead, c.unchangedSince = v, l.uptime()
+			c.lastRead, c.unchangedSince = v, l.config.Uptime()
 		}
-		if rest := c.unchangedSince + statefs.QuietPeriod - l.uptime(); rest > 0 {
+		if rest := c.unchangedSince + statefs.QuietPeriod - l.config.Uptime(); rest > 0 {
 			l.alarms.Set(f, time.Time{}, c.unchangedSince+statefs.QuietPeriod)
 			return
 		}
@@ -59,7 +59,7 @@ func (l *Lanes) readFile(f statefs.LaneFile, c *file, now time.Time) {
 	case !isBad:
 		c.exists, c.value, c.problem = true, v, ""
 	case bad.Reason != c.problem:
-		l.logger.Warn("lane file is not valid; its previous content counts", "file", "lanes/"+f.String(),
+		l.config.Logger.Warn("lane file is not valid; its previous content counts", "file", "lanes/"+f.String(),
 			"reason", bad.Reason)
 		c.problem = bad.Reason
 	}
@@ -78,10 +78,10 @@ func (l *Lanes) expire(f statefs.LaneFile, c *file, now time.Time) {
 	if until == nil || l.byName[f.Lane].isBreakerPause(c.value.Hold) && f.Control == statefs.LanePaused {
 		return
 	}
-	gone, err := l.owner.Lanes.Expire(f, c.value)
+	gone, err := l.config.Owner.Lanes.Expire(f, c.value)
 	switch {
 	case err != nil:
-		l.logger.Error("expired lane file cannot be removed; it no longer counts", "file",
+		l.config.Logger.Error("expired lane file cannot be removed; it no longer counts", "file",
 			"lanes/"+f.String(), "error", err)
 		c.exists = false
 	case gone:
@@ -100,9 +100,9 @@ func (s *lane) isBreakerPause(hold statefs.LaneHold) bool {
 
 // logStrayFiles logs the files in lanes/ that control nothing.
 func (l *Lanes) logStrayFiles() {
-	files, odd, err := l.owner.Lanes.List()
+	files, odd, err := l.config.Owner.Lanes.List()
 	if err != nil {
-		l.logger.Error("lanes/ cannot be listed", "error", err)
+		l.config.Logger.Error("lanes/ cannot be listed", "error", err)
 		return
 	}
 	var problems []statefs.LaneProblem
@@ -123,7 +123,7 @@ func (l *Lanes) logStrayFiles() {
 	slices.SortFunc(problems, func(a, b statefs.LaneProblem) int { return cmp.Compare(a.File, b.File) })
 	for _, p := range problems {
 		if !slices.Contains(l.strayFiles, p) {
-			l.logger.Warn("unknown file in lanes/", "file", p.File, "reason", p.Reason)
+			l.config.Logger.Warn("unknown file in lanes/", "file", p.File, "reason", p.Reason)
 		}
 	}
 	l.strayFiles = problems

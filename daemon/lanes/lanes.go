@@ -97,15 +97,9 @@ type Change struct {
 
 // Lanes applies the files of lanes/ and the breakers to the queue, and keeps the starts and turns of each lane.
 type Lanes struct {
-	owner   *statefs.Owner
-	queue   Queue
-	limits  map[string]int
-	events  *events.Log
-	logger  *slog.Logger
-	options watch.Options
-	alarms  *alarm.Alarms[statefs.LaneFile]
-	uptime  func() time.Duration // how long the daemon has run
-	wake    chan struct{}        // requests a reconcile
+	config Config
+	alarms *alarm.Alarms[statefs.LaneFile]
+	wake   chan struct{} // requests a reconcile
 
 	// mu guards the fields below. It is held while a reconcile reads and writes files, and is
 	// locked before the lock of the queue.
@@ -144,17 +138,12 @@ type lane struct {
 // New starts to watch lanes/, and gives the starts of earlier daemons to the queue. Reconcile after it.
 func New(c Config) (*Lanes, error) {
 	l := &Lanes{
-		owner: c.Owner, queue: c.Queue, limits: c.Limits, events: c.Events, logger: c.Logger, options: c.Watch,
-		uptime: c.Uptime, wake: make(chan struct{}, 1), byName: make(map[string]*lane),
+		config: c, wake: make(chan struct{}, 1), byName: make(map[string]*lane),
+		reopened: make(chan struct{}, 1), rotation: envRotation{last: make(map[string]uint64)},
 	}
 	l.alarms = alarm.New(c.Owner.Now, c.Uptime, func(statefs.LaneFile) { l.reconcileSoon() })
-	configs := maps.Clone(c.Lanes)
-	if configs == nil {
-		configs = make(map[string]LaneConfig)
-	}
-	if _, ok := configs[statefs.DefaultLane]; !ok {
-		configs[statefs.DefaultLane] = LaneConfig{Lane: queue.Lane{Capacity: queue.Unlimited}}
-	}
+	configs := map[string]LaneConfig{statefs.DefaultLane: {Lane: queue.Lane{Capacity: queue.Unlimited}}}
+	maps.Copy(configs, c.Lanes)
 	configs[statefs.AllLanes] = LaneConfig{}
 	for name, config := range configs {
 		s := &lane{name: name, config: config, files: make(map[statefs.LaneControl]*file)}
@@ -166,12 +155,10 @@ func New(c Config) (*Lanes, error) {
 			s.breaker.RestoreFailures(c.Owner.Lanes.Times(name, statefs.LaneFailures))
 			s.savedFailures = s.breaker.CountedFailures()
 		}
-		s.published = applied{config: config.Lane, capacity: config.Capacity}
+		s.published = applied{config: config.Lane}
 		l.byName[name] = s
 	}
 	l.holds.Store(&map[statefs.LaneFile]statefs.LaneHold{})
-	l.reopened = make(chan struct{}, 1)
-	l.rotation.last = make(map[string]uint64)
 	if err := l.open(); err != nil {
 		return nil, err
 	}
@@ -207,17 +194,12 @@ func (l *Lanes) ReconcileSoon() {
 	l.reconcileSoon()
 }
 
-func (l *Lanes) reconcileSoon() {
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
-}
+func (l *Lanes) reconcileSoon() { watch.Wake(l.wake) }
 
 func (l *Lanes) open() (err error) {
-	l.dir, err = watch.OpenDir(l.owner.Lanes.Dir(), watchedFile, l.options)
+	l.dir, err = watch.OpenDir(l.config.Owner.Lanes.Dir(), watchedFile, l.config.Watch)
 	if err != nil {
-		return fmt.Errorf("watch %s: %w", l.owner.Lanes.Dir(), err)
+		return fmt.Errorf("watch %s: %w", l.config.Owner.Lanes.Dir(), err)
 	}
 	return nil
 }
@@ -228,14 +210,14 @@ func (l *Lanes) Run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, l.dir.Close()) }()
 	var parts sync.WaitGroup
 	defer parts.Wait()
-	parts.Go(func() { l.alarms.Run(ctx, l.logger) })
+	parts.Go(func() { l.alarms.Run(ctx, l.config.Logger) })
 	for ctx.Err() == nil {
 		err := l.dir.RunWith(ctx, l.reconcileOnChange)
 		gone, is := errors.AsType[*watch.GoneError](err)
 		if !is {
 			return err
 		}
-		l.logger.Warn("lanes/ is not there; files count again when it is watched again", "reason", gone.Reason)
+		l.config.Logger.Warn("lanes/ is not there; files count again when it is watched again", "reason", gone.Reason)
 		if err := l.reopen(ctx); err != nil {
 			return err
 		}
@@ -287,7 +269,7 @@ func (l *Lanes) reopen(ctx context.Context) error {
 func (l *Lanes) Reconcile() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := l.owner.Now()
+	now := l.config.Owner.Now()
 	for _, name := range slices.Sorted(maps.Keys(l.byName)) {
 		s := l.byName[name]
 		for _, f := range filesOf(name) {
@@ -303,17 +285,11 @@ func (l *Lanes) Reconcile() {
 // allow.
 func (l *Lanes) Apply() {
 	l.Reconcile()
-	l.queue.AwaitStarts()
+	l.config.Queue.AwaitStarts()
 }
 
 // names returns the sorted names of the lanes.
 func (l *Lanes) names() []string {
-	var names []string
-	for name := range l.byName {
-		if name != statefs.AllLanes {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
+	names := slices.Sorted(maps.Keys(l.byName))
+	return slices.DeleteFunc(names, func(name string) bool { return name == statefs.AllLanes })
 }

@@ -32,11 +32,11 @@ func (l *Lanes) NextTurn(lane string) uint64 {
 	defer t.mu.Unlock()
 	last, known := t.last[lane]
 	if !known {
-		last = l.owner.Lanes.Rotation(lane)
+		last = l.config.Owner.Lanes.Rotation(lane)
 	}
 	t.last[lane] = last + 1
-	if err := l.owner.Lanes.SetRotation(lane, last+1); err != nil {
-		l.logger.Warn("turn of a lane not recorded; it may repeat after a restart",
+	if err := l.config.Owner.Lanes.SetRotation(lane, last+1); err != nil {
+		l.config.Logger.Warn("turn of a lane not recorded; it may repeat after a restart",
 			"lane", lane, "error", err)
 	}
 	return last + 1

@@ -40,13 +40,13 @@ func (l *Lanes) restoreStarts() {
 			continue
 		}
 		most = min(most, statefs.MaxLaneTimes)
-		times := l.owner.Lanes.Times(name, statefs.LaneStarts)
+		times := l.config.Owner.Lanes.Times(name, statefs.LaneStarts)
 		starts := &laneStarts{
 			times: times[max(0, len(times)-most):], limit: most,
 			writeEvery: (most + historyWrites - 1) / historyWrites,
 		}
 		l.starts.lanes[name] = starts
-		l.queue.RestoreStarts(name, starts.times)
+		l.config.Queue.RestoreStarts(name, starts.times)
 	}
 }
 
@@ -88,8 +88,8 @@ func (l *Lanes) SaveStarts() {
 
 func (l *Lanes) writeStartsLocked(lane string, s *laneStarts) {
 	s.unwritten = 0
-	if err := l.owner.Lanes.SetTimes(lane, statefs.LaneStarts, s.times[max(0, len(s.times)-s.limit):]); err != nil {
-		l.logger.Warn("starts of a lane not recorded; after a restart it may exceed its rate",
+	if err := l.config.Owner.Lanes.SetTimes(lane, statefs.LaneStarts, s.times[max(0, len(s.times)-s.limit):]); err != nil {
+		l.config.Logger.Warn("starts of a lane not recorded; after a restart it may exceed its rate",
 			"lane", lane, "error", err)
 	}
 }

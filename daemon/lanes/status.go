@@ -16,7 +16,7 @@ import (
 
 // Status returns the status of all lanes and limits, combining the statistics of the queue with the files.
 func (l *Lanes) Status() statefs.LanesStatus {
-	stats, limits := l.queue.Lanes(), l.queue.Limits()
+	stats, limits := l.config.Queue.Lanes(), l.config.Queue.Limits()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	every := l.byName[statefs.AllLanes]
@@ -25,7 +25,7 @@ func (l *Lanes) Status() statefs.LanesStatus {
 		Paused: every.hold(statefs.LanePaused), Closed: every.hold(statefs.LaneClosed),
 		Problems: append(every.problems(), l.strayFiles...),
 	}
-	now := l.owner.Now()
+	now := l.config.Owner.Now()
 	for i := range stats {
 		out.Lanes = append(out.Lanes, l.status(&stats[i], &out, now))
 	}
@@ -38,7 +38,7 @@ func (l *Lanes) status(stats *queue.LaneStats, every *statefs.LanesStatus, now t
 	out := statefs.LaneStatus{
 		Name: stats.Name, Known: stats.Known, Capacity: statefs.LaneCapacityOf(stats.Capacity), Running: stats.Running,
 		Waiting: stats.Waiting,
-		Oldest:  timeOrNil(stats.Oldest), NextStart: timeOrNil(stats.Until),
+		Oldest:  statefs.OptionalTime(stats.Oldest), NextStart: statefs.OptionalTime(stats.Until),
 		PausedByAll: every.Paused != nil, ClosedByAll: every.Closed != nil,
 	}
 	if stats.Starts > 0 {
@@ -53,7 +53,7 @@ func (l *Lanes) status(stats *queue.LaneStats, every *statefs.LanesStatus, now t
 		if b := s.breaker; b != nil {
 			out.Breaker = &statefs.BreakerStatus{
 				State: string(b.State()), Failures: b.Failures(now),
-				Until: timeOrNil(b.Until()), Trial: b.TrialID(),
+				Until: statefs.OptionalTime(b.Until()), Trial: b.TrialID(),
 			}
 		}
 	}
@@ -66,17 +66,9 @@ func (l *Lanes) status(stats *queue.LaneStats, every *statefs.LanesStatus, now t
 	return out
 }
 
-func timeOrNil(at time.Time) *time.Time {
-	if at.IsZero() {
-		return nil
-	}
-	return &at
-}
-
 func (s *lane) hold(c statefs.LaneControl) *statefs.LaneHold {
 	if f := s.files[c]; f.exists {
-		hold := f.value.Hold
-		return &hold
+		return new(f.value.Hold)
 	}
 	return nil
 }
@@ -111,7 +103,7 @@ func (l *Lanes) Check(drafts []*statefs.Record) error {
 		}
 		for _, at := range []string{name, statefs.AllLanes} {
 			if hold, is := holds[statefs.LaneFile{Lane: at, Control: statefs.LaneClosed}]; is {
-				return laneClosed(at, hold, l.owner.Now())
+				return laneClosed(at, hold, l.config.Owner.Now())
 			}
 		}
 	}
@@ -128,7 +120,7 @@ func (l *Lanes) checkNames(who, lane string, limits []string) error {
 		}
 	}
 	for _, limit := range limits {
-		if _, ok := l.limits[limit]; !ok {
+		if _, ok := l.config.Limits[limit]; !ok {
 			return &submit.OptionError{
 				Option: "limits",
 				Reason: fmt.Sprintf("%s names the limit '%s', which the daemon does not have%s", who, limit, l.knownLimits()),
@@ -139,7 +131,7 @@ func (l *Lanes) checkNames(who, lane string, limits []string) error {
 }
 
 func (l *Lanes) knownLimits() string {
-	names := slices.Sorted(maps.Keys(l.limits))
+	names := slices.Sorted(maps.Keys(l.config.Limits))
 	if len(names) == 0 {
 		return "; it has none"
 	}

@@ -92,8 +92,7 @@ func (s *scheduler) start(ctx context.Context, def *catalog.Definition, last str
 		options.After, options.Require = []statefs.ID{before}, statefs.RequireEnd
 	}
 	if delay := schedule.Jitter(def.Address(), slot, def.Schedule.Jitter); delay > 0 {
-		at := slot.Add(delay)
-		options.NotBefore = &at
+		options.NotBefore = new(slot.Add(delay))
 	}
 	outcomes, err := s.config.Intake.Submit(ctx, submit.Request{
 		Definition: def, Params: def.Schedule.Params, Options: options, By: byScheduleName, ForceNew: true,
