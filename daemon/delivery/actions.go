@@ -32,8 +32,7 @@ func (d *Deliveries) revive(rec *statefs.Record, name statefs.EntryName,
 		return err
 	} else if manual || rec.Delivery(name.Place).State == statefs.DeliveryManual {
 		if entry.Until != nil {
-			until := d.owner.Now().Add(entry.Until.Sub(entry.CreatedAt))
-			entry.Until = &until
+			entry.Until = new(d.owner.Now().Add(entry.Until.Sub(entry.CreatedAt)))
 		}
 		if err := d.amend(rec, name, statefs.DeliveryPending, "", nil); err != nil {
 			return err

@@ -95,7 +95,7 @@ func refuseNames(reasons []string) error {
 // walkArtifacts calls do for each regular file below the artifact folder. It does not follow
 // symbolic links. A missing folder contains no artifacts.
 func (s *sender) walkArtifacts(id statefs.ID, do func(root *os.Root, artifact string) error) error {
-	dir := s.owner.ArtifactsPath(id)
+	dir := s.config.Owner.ArtifactsPath(id)
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -90,10 +90,7 @@ type Deliveries struct {
 func New(c Config) (*Deliveries, error) {
 	d := &Deliveries{
 		config: c, owner: c.Owner, events: c.Events, logger: c.Logger, scan: make(chan struct{}, 1),
-		sender: sender{
-			owner: c.Owner, logger: c.Logger, definition: c.Definition, job: c.Job,
-			shared: outbox.NewShared(c.Owner.Dir(), c.WebhookAllow, c.S3PartBytes),
-		},
+		sender: sender{config: c, shared: outbox.NewShared(c.Owner.Dir(), c.WebhookAllow, c.S3PartBytes)},
 	}
 	d.outbox = outbox.New(outbox.Config{
 		Workers: c.Workers, PerTarget: c.PerTarget, Probe: c.Probe, Deliver: d.try, Changed: d.publishTarget,

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 	"sync"
 
 	"github.com/jobdir/jobdir/daemon/outbox"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/watch"
 )
 
 // maxEntriesAtOnce limits the entries that are reconciled concurrently: each may write a record.
@@ -59,12 +61,7 @@ func (d *Deliveries) reconcileChanges(ctx context.Context) error {
 }
 
 // ScanSoon requests a comparison of outbox/ with the memory.
-func (d *Deliveries) ScanSoon() {
-	select {
-	case d.scan <- struct{}{}:
-	default:
-	}
-}
+func (d *Deliveries) ScanSoon() { watch.Wake(d.scan) }
 
 // differences returns the entries whose files differ from what is known, and those with
 // requests. It logs each file with an invalid name once; odd holds the logged names.
@@ -84,15 +81,9 @@ func (d *Deliveries) differences(odd map[string]bool) ([]statefs.EntryName, erro
 	}
 	names := files.Requested
 	present := make(map[statefs.EntryName]bool, len(files.Pending)+len(files.Manual))
-	for _, name := range files.Pending {
+	for i, name := range slices.Concat(files.Pending, files.Manual) {
 		present[name] = true
-		if !matchesFiles(d.outbox.State(name), true, false) {
-			names = append(names, name)
-		}
-	}
-	for _, name := range files.Manual {
-		present[name] = true
-		if !matchesFiles(d.outbox.State(name), true, true) {
+		if manual := i >= len(files.Pending); !matchesFiles(d.outbox.State(name), true, manual) {
 			names = append(names, name)
 		}
 	}

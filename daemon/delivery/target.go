@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"log/slog"
 	"mime"
 	"os"
 	"path"
@@ -21,17 +20,14 @@ import (
 
 // sender sends what is delivered, and records the progress in the entry. It neither reads nor writes records.
 type sender struct {
-	owner      *statefs.Owner
-	logger     *slog.Logger
-	shared     *outbox.Shared // what the targets share
-	definition func(*statefs.Record) (*catalog.Definition, error)
-	job        func(*statefs.Record) (*catalog.Definition, catalog.Values, error)
+	config Config
+	shared *outbox.Shared // what the targets share
 }
 
 // targetOf returns the target of an entry as the job defines it, or nil if the definition cannot be
 // read or no longer matches.
 func (s *sender) targetOf(rec *statefs.Record, name statefs.EntryName) *catalog.Delivery {
-	def, err := s.definition(rec)
+	def, err := s.config.Definition(rec)
 	if err != nil || name.Place > len(def.Deliver) || def.Deliver[name.Place-1].Kind.Name != name.Kind {
 		return nil
 	}
@@ -43,7 +39,7 @@ func (s *sender) send(ctx context.Context, rec *statefs.Record, name statefs.Ent
 	entry *statefs.OutboxEntry,
 ) (*statefs.DeliveryOutput, error) {
 	it := rec.Delivery(name.Place)
-	def, values, err := s.job(rec)
+	def, values, err := s.config.Job(rec)
 	if err != nil {
 		return nil, &outbox.LocalError{Err: err}
 	}
@@ -53,7 +49,8 @@ func (s *sender) send(ctx context.Context, rec *statefs.Record, name statefs.Ent
 	}
 	to := def.Deliver[name.Place-1]
 	parcel := outbox.Parcel{
-		ID: deliveryID(name), Name: it.Name, Type: mediaType(to.Send, ""), Upload: entry.Upload,
+		ID:   name.ID.String() + "." + strconv.Itoa(name.Place), // the same at each try
+		Name: it.Name, Type: mediaType(to.Send, ""), Upload: entry.Upload,
 		Expand: func(text string) string { return catalog.Expand(text, values) },
 		Open:   func() (outbox.Content, error) { return s.contentOf(rec, to.Send) },
 		Keep: func(up *statefs.Upload) error {
@@ -76,15 +73,10 @@ func (s *sender) send(ctx context.Context, rec *statefs.Record, name statefs.Ent
 	}, err
 }
 
-// deliveryID returns the ID of a delivery, which is the same at each try.
-func deliveryID(name statefs.EntryName) string {
-	return name.ID.String() + "." + strconv.Itoa(name.Place)
-}
-
 // saveProgress writes the progress of a delivery into its entry, if the entry still exists.
 // It does not recreate a removed entry.
 func (s *sender) saveProgress(name statefs.EntryName, entry *statefs.OutboxEntry) error {
-	err := s.owner.Outbox.Rewrite(name, entry)
+	err := s.config.Owner.Outbox.Rewrite(name, entry)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return &outbox.LocalError{Err: errors.New("its entry was removed from the outbox")}
@@ -110,7 +102,7 @@ func (s *sender) abort(ctx context.Context, rec *statefs.Record, name statefs.En
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
 	defer cancel()
 	if err := to.Target(s.shared).Abort(ctx, entry.Upload); err != nil {
-		s.logger.Warn("partly sent delivery left on the server", "entry", name, "upload", entry.Upload.ID, "object",
+		s.config.Logger.Warn("partly sent delivery left on the server", "entry", name, "upload", entry.Upload.ID, "object",
 			entry.Upload.Name, "error", err)
 		return
 	}
@@ -142,7 +134,7 @@ func (s *sender) contentOf(rec *statefs.Record, send outbox.Send) (outbox.Conten
 		return inMemory{bytes.NewReader(data)}, err
 	case outbox.SendLog, outbox.SendArtifacts:
 	}
-	f, err := files.OpenRegular(s.owner.LogPath(rec.ID))
+	f, err := files.OpenRegular(s.config.Owner.LogPath(rec.ID))
 	if errors.Is(err, fs.ErrNotExist) {
 		return inMemory{bytes.NewReader(nil)}, nil // the operation never started
 	}

@@ -66,8 +66,7 @@ func (d *Deliveries) Write(rec *statefs.Record) error {
 func (d *Deliveries) newEntry(rec *statefs.Record, name statefs.EntryName) *statefs.OutboxEntry {
 	entry := &statefs.OutboxEntry{Run: rec.Run, CreatedAt: *rec.FinishedAt}
 	if target := d.sender.targetOf(rec, name); target != nil && target.RetryFor > 0 {
-		until := rec.FinishedAt.Add(target.RetryFor)
-		entry.Until = &until
+		entry.Until = new(rec.FinishedAt.Add(target.RetryFor))
 	}
 	return entry
 }
@@ -201,10 +200,14 @@ func (d *Deliveries) recordOutcome(ctx context.Context, name statefs.EntryName, 
 			return err
 		}
 		d.publish(rec, name.Place, "")
-		if state == statefs.DeliveryManual {
-			return d.holdEntry(rec, name)
+		if state != statefs.DeliveryManual {
+			return d.removeEntry(name)
 		}
-		return d.removeEntry(name)
+		if err := d.owner.Outbox.Hold(name); err != nil {
+			return err
+		}
+		d.outbox.Hold(name, d.destination(rec, name).Label, *rec.FinishedAt)
+		return nil
 	})
 	if err != nil {
 		d.logger.Error("outcome of a delivery not recorded; it is delivered again", "entry", name, "status",
@@ -235,15 +238,6 @@ func (d *Deliveries) amend(rec *statefs.Record, name statefs.EntryName, state st
 		rec.Deliveries = before
 		return err
 	}
-	return nil
-}
-
-// holdEntry makes an entry wait for a person, after the record was changed accordingly.
-func (d *Deliveries) holdEntry(rec *statefs.Record, name statefs.EntryName) error {
-	if err := d.owner.Outbox.Hold(name); err != nil {
-		return err
-	}
-	d.outbox.Hold(name, d.destination(rec, name).Label, *rec.FinishedAt)
 	return nil
 }
 
