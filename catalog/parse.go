@@ -173,9 +173,9 @@ func (j *jobDecoder) checkQueue() {
 	if j.def.Unique.OnHit == HitOff {
 		j.Fail(by, "leave out one of the two", "by has no meaning with on_hit: off")
 	}
-	for i, name := range j.def.Unique.By {
-		if j.def.Param(name) == nil {
-			j.unknownParam(by.Elements[i], name)
+	for _, e := range by.Elements {
+		if j.def.Param(e.Text) == nil {
+			j.unknownParam(e, e.Text)
 		}
 	}
 }

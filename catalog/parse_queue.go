@@ -54,13 +54,7 @@ func readLimits(j *jobDecoder, n *yamlfile.Node, key string) {
 }
 
 func readUniqueBy(j *jobDecoder, n *yamlfile.Node, key string) {
-	for _, e := range j.List(n, key) {
-		s, ok := j.Text(e, "a parameter of by")
-		if ok && slices.Contains(j.def.Unique.By, s) {
-			j.Fail(e, "", "by names %q twice", phrase.Clip(s))
-		}
-		j.def.Unique.By = append(j.def.Unique.By, s)
-	}
+	j.def.Unique.By, _ = j.Texts(n, key, "a parameter of by", "by names %q twice")
 }
 
 // checkCron reads the line and the time zone of a schedule.

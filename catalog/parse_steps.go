@@ -76,21 +76,15 @@ func readNeeds(s *jobDecoder, n *yamlfile.Node, key string) {
 }
 
 func readOutputs(s *jobDecoder, n *yamlfile.Node, key string) {
-	elements := s.List(n, key)
-	for _, e := range elements {
-		name, ok := s.Text(e, "an output")
-		switch {
-		case !ok:
-			continue
-		case !outputName.MatchString(name):
-			s.Fail(e, "letters, digits and _, no digit first, 63 characters at most",
+	names, at := s.Texts(n, key, "an output", "the output %q is given twice")
+	for i, name := range names {
+		if !outputName.MatchString(name) {
+			s.Fail(at[i], "letters, digits and _, no digit first, 63 characters at most",
 				"an output cannot have the name %q", phrase.Clip(name))
-		case slices.Contains(s.step.Outputs, name):
-			s.Fail(e, "", "the output %q is given twice", name)
 		}
-		s.step.Outputs = append(s.step.Outputs, name)
 	}
-	if len(elements) > maxOutputs {
+	s.step.Outputs = names
+	if len(n.Elements) > maxOutputs {
 		s.Fail(n, "", "a step has more than %d outputs", maxOutputs)
 	}
 }

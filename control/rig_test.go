@@ -269,7 +269,10 @@ func (d *daemonStatus) OnChange(f func(statefs.ID)) { d.changed = f }
 
 // watchFiles plays the changes of the daemon by those of the files in jobs/.
 func (r *rig) watchFiles() {
-	jobs, err := watch.OpenDir(r.tree.JobsDir(), statefs.IDFromName, watch.Options{})
+	jobs, err := watch.OpenDir(r.tree.JobsDir(), func(name string) (statefs.ID, bool) {
+		parsed, ok := statefs.ParseName(name)
+		return parsed.ID, ok
+	}, watch.Options{})
 	must(r.t, err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(r.t.Context()))
 	var group sync.WaitGroup

@@ -322,7 +322,9 @@ func (a Action) AppliesIn(state State) bool {
 
 // moves reports whether the action makes a transition from a state.
 func (s *ActionSpec) moves(from State) bool {
-	return slices.ContainsFunc(s.Causes, func(cause Cause) bool { return transitionOf[occasion{from, cause}].To != "" })
+	return slices.ContainsFunc(transitions, func(t Transition) bool {
+		return t.From == from && slices.Contains(s.Causes, t.Cause)
+	})
 }
 
 // LeadsTo reports whether the action makes a transition to a state.

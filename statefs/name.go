@@ -81,12 +81,6 @@ func ParseName(name string) (Name, bool) {
 	return Name{ID: id}, true
 }
 
-// IDFromName returns the ID that a file name in jobs/ begins with. The watch groups events by it.
-func IDFromName(name string) (ID, bool) {
-	parsed, ok := ParseName(name)
-	return parsed.ID, ok
-}
-
 // StampFormat is the first line of every state and request file: ISO 8601 with microseconds and offset.
 const StampFormat = "2006-01-02T15:04:05.000000-07:00"
 

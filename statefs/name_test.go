@@ -55,9 +55,6 @@ func TestParseName(t *testing.T) {
 		if got, ok := ParseName(test.name); got != test.want || ok != test.ok {
 			t.Errorf("ParseName(%q) = %+v, %t", test.name, got, ok)
 		}
-		if owner, ok := IDFromName(test.name); owner != test.want.ID || ok != test.ok {
-			t.Errorf("OwnerOf(%q) = %q, %t", test.name, owner, ok)
-		}
 	}
 }
 

@@ -1,6 +1,9 @@
 package statefs
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Cause is why an operation changes its state. The record keeps it with each transition.
 type Cause string
@@ -168,19 +171,6 @@ var transitions = []Transition{
 	{Trailing, CauseUnreadable, FailedManual, MarkerFirst},
 }
 
-type occasion struct {
-	from  State
-	cause Cause
-}
-
-var transitionOf = func() map[occasion]Transition {
-	table := make(map[occasion]Transition, len(transitions))
-	for _, t := range transitions {
-		table[occasion{t.From, t.Cause}] = t
-	}
-	return table
-}()
-
 // TransitionError reports that a cause does not apply in a state.
 type TransitionError struct {
 	From  State
@@ -201,11 +191,11 @@ func Next(from State, cause Cause) (State, error) {
 // TransitionFrom returns the row of the table for a state and a cause. The error is a *TransitionError if
 // the table has no such row.
 func TransitionFrom(from State, cause Cause) (Transition, error) {
-	row, ok := transitionOf[occasion{from, cause}]
-	if !ok {
+	i := slices.IndexFunc(transitions, func(t Transition) bool { return t.From == from && t.Cause == cause })
+	if i < 0 {
 		return Transition{}, &TransitionError{from, cause}
 	}
-	return row, nil
+	return transitions[i], nil
 }
 
 // ManualMove returns the cause of a marker that a person renamed between two states, and false if

@@ -204,17 +204,11 @@ func (d *Decoder) Pairs(n *Node, what, hint string) []Entry {
 
 // Names reads a list of texts without doubles; what names one of them in messages.
 func (d *Decoder) Names(n *Node, key, what, hint string, valid func(string) bool) []string {
-	var list []string
-	for _, e := range d.List(n, key) {
-		s, ok := d.Text(e, "a "+what)
-		switch {
-		case !ok:
-		case !valid(s):
-			d.Fail(e, hint, "a %s cannot be %q", what, phrase.Clip(s))
-		case slices.Contains(list, s):
-			d.Fail(e, "", "the %s %q is given twice", what, s)
+	list, at := d.Texts(n, key, "a "+what, "the "+what+" %q is given twice")
+	for i, s := range list {
+		if !valid(s) {
+			d.Fail(at[i], hint, "a %s cannot be %q", what, phrase.Clip(s))
 		}
-		list = append(list, s)
 	}
 	return list
 }

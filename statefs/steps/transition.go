@@ -1,6 +1,9 @@
 package steps
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Cause is why a step changes its status.
 type Cause string
@@ -71,14 +74,6 @@ var transitions = []Transition{
 	{FailedManual, CauseBack, Pending},
 }
 
-var next = func() map[Transition]Status {
-	table := make(map[Transition]Status)
-	for _, t := range transitions {
-		table[Transition{From: t.From, Cause: t.Cause}] = t.To
-	}
-	return table
-}()
-
 // TransitionError reports that a cause does not apply to a step in its status.
 type TransitionError struct {
 	Step  string
@@ -92,10 +87,10 @@ func (e *TransitionError) Error() string {
 
 // Apply changes the status of a step by cause. The error is a *TransitionError.
 func (s *Step) Apply(cause Cause) error {
-	to, ok := next[Transition{From: s.Status, Cause: cause}]
-	if !ok {
+	i := slices.IndexFunc(transitions, func(t Transition) bool { return t.From == s.Status && t.Cause == cause })
+	if i < 0 {
 		return &TransitionError{Step: s.Name, From: s.Status, Cause: cause}
 	}
-	s.Status = to
+	s.Status = transitions[i].To
 	return nil
 }
