@@ -138,7 +138,8 @@ func (c *Catalog) readAll(found listing, before, next *snapshot) (order []string
 func (c *Catalog) parse(name string, data []byte) ([]*Definition, Problems) {
 	defs, err := Parse(name, data)
 	if err != nil {
-		return nil, asProblems(err)
+		ps, _ := errors.AsType[Problems](err)
+		return nil, ps
 	}
 	return defs, append(c.checkHandlers(defs), c.checkTargets(defs)...)
 }
@@ -380,9 +381,3 @@ func (c *Catalog) Problems() []Problem {
 // Folders gives every folder that the last reload listed, those inside job
 // folders included: the ones to watch for changes.
 func (c *Catalog) Folders() []string { return slices.Clone(c.current.Load().folders) }
-
-// asProblems gives the problems in an error of [Parse].
-func asProblems(err error) Problems {
-	ps, _ := errors.AsType[Problems](err)
-	return ps
-}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog/param"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
 // FailWhen decides when failed items make the whole operation failed.
@@ -169,12 +170,7 @@ func (d *Definition) Position() Position { return d.at }
 
 // Param gives the parameter of that name, nil when there is none.
 func (d *Definition) Param(name string) *param.Param {
-	for i := range d.Params {
-		if d.Params[i].Name == name {
-			return &d.Params[i]
-		}
-	}
-	return nil
+	return steps.First(d.Params, func(p *param.Param) bool { return p.Name == name })
 }
 
 func (d *Definition) paramNames() (names []string) {

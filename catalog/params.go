@@ -88,9 +88,6 @@ func (p Params) All() iter.Seq2[string, param.Value] {
 	}
 }
 
-// Len is the number of parameters that have a value.
-func (p Params) Len() int { return len(p.bound) }
-
 // JSON gives the values as one canonical JSON object (RFC 8785): sorted names,
 // defaults filled in, parameters without a value left out.
 func (p Params) JSON() json.RawMessage { return canonicalParams(p.bound) }

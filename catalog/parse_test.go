@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -183,7 +184,7 @@ func FuzzParse(f *testing.F) {
 		}
 		defs, err := Parse("f.yaml", data)
 		if err != nil {
-			ps := asProblems(err)
+			ps, _ := errors.AsType[Problems](err)
 			if len(ps) == 0 || defs != nil {
 				t.Fatalf("an error without problems: %v", err)
 			}

@@ -285,9 +285,6 @@ func (a Action) Spec() *ActionSpec {
 	return &ActionSpec{Action: a}
 }
 
-// index returns the place of a request among all requests, -1 for an action that is no request.
-func (a Action) index() int { return a.indexIn(requests[:]) }
-
 func (a Action) indexIn(list []*ActionSpec) int {
 	return slices.IndexFunc(list, func(spec *ActionSpec) bool { return spec.Action == a })
 }

@@ -27,11 +27,8 @@ type KeyClaim struct {
 	At          time.Time `json:"at"`
 }
 
-const (
-	keyDay = time.DateOnly
-	// keyLimit bounds how much of a claim is read, in bytes.
-	keyLimit = 8 << 10
-)
+// keyLimit bounds how much of a claim is read, in bytes.
+const keyLimit = 8 << 10
 
 // Keys are the claims of idempotency keys in keys/. It caches the most recently used folder.
 type Keys struct {
@@ -43,7 +40,7 @@ type Keys struct {
 
 func keyFile(key string, at time.Time) string {
 	sum := sha256.Sum256([]byte(key))
-	return path.Join(keysDir, at.UTC().Format(keyDay), hex.EncodeToString(sum[:])+".json")
+	return path.Join(keysDir, at.UTC().Format(time.DateOnly), hex.EncodeToString(sum[:])+".json")
 }
 
 // Claim writes claims and returns once they are as durable as the storage promises. A newer
@@ -54,7 +51,7 @@ func (k *Keys) Claim(claims ...KeyClaim) error {
 	}
 	folders := make(map[string]*files.Folder)
 	for _, c := range claims {
-		day := c.At.UTC().Format(keyDay)
+		day := c.At.UTC().Format(time.DateOnly)
 		if folders[day] == nil {
 			folder, err := k.folder(day)
 			if err != nil {
@@ -145,7 +142,7 @@ func (k *Keys) Sweep(before time.Time) error {
 		return fmt.Errorf("read %s: %w", keysDir, err)
 	}
 	for _, entry := range entries {
-		day, err := time.Parse(keyDay, entry.Name())
+		day, err := time.Parse(time.DateOnly, entry.Name())
 		if err != nil || !entry.IsDir() || !day.AddDate(0, 0, 1).Before(before.UTC()) {
 			continue
 		}

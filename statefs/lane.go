@@ -419,10 +419,7 @@ const rotationSuffix = ".rotation"
 
 // Rotation returns how many runs of a lane have taken a turn, 0 if unknown.
 func (l *Lanes) Rotation(lane string) uint64 {
-	data, err := l.readRegular(path.Join(lanesDir, lane+rotationSuffix), laneFileLimit)
-	if err != nil {
-		return 0
-	}
+	data, _ := l.readRegular(path.Join(lanesDir, lane+rotationSuffix), laneFileLimit) // nil is no number
 	n, err := strconv.ParseUint(string(bytes.TrimSpace(data)), 10, 63)
 	if err != nil {
 		return 0

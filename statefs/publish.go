@@ -51,7 +51,7 @@ func (t *Tree) Draft(s Submission) (*Record, error) {
 		return nil, fmt.Errorf("submit %s/%s: %w", s.Group, s.Job, err)
 	}
 	if s.Key != "" {
-		t.handover.activeListener().Expect(rec)
+		t.handover.notify(func(l SubmitListener) { l.Expect(rec) })
 	}
 	return rec, nil
 }
@@ -59,7 +59,7 @@ func (t *Tree) Draft(s Submission) (*Record, error) {
 // Discard gives up drafts that will not be published.
 func (t *Tree) Discard(recs ...*Record) {
 	if len(recs) > 0 {
-		t.handover.activeListener().Withdraw(recs...)
+		t.handover.notify(func(l SubmitListener) { l.Withdraw(recs...) })
 	}
 }
 
@@ -151,7 +151,7 @@ func (t *Tree) publish(recs []*Record) error {
 	}
 	list := len(recs) > 1
 	if list {
-		t.handover.activeListener().Expect(recs...)
+		t.handover.notify(func(l SubmitListener) { l.Expect(recs...) })
 	}
 	// Numbers are unique; this check guards a storage restored from a backup. If nothing is written
 	// before the record, creating the record checks its name.
@@ -229,10 +229,10 @@ func (t *Tree) publishRecord(rec *Record) error {
 
 func (t *Tree) publishMarker(rec *Record) error {
 	t.handover.put(rec)
-	t.handover.activeListener().Announce(rec)
+	t.handover.notify(func(l SubmitListener) { l.Announce(rec) })
 	err := t.files.Create(path.Join(jobsDir, MarkerName(rec.ID, rec.Status)), formatStamp(rec.CreatedAt, nil), false)
 	if err == nil {
-		t.handover.activeListener().Created(Name{ID: rec.ID, State: rec.Status})
+		t.handover.notify(func(l SubmitListener) { l.Created(Name{ID: rec.ID, State: rec.Status}) })
 	}
 	return err
 }
@@ -442,21 +442,14 @@ type SubmitListener interface {
 	Created(name Name)
 }
 
-// noListener is the listener while this process does not own the storage, or has set none.
-type noListener struct{}
-
-func (noListener) Expect(...*Record)   {}
-func (noListener) Withdraw(...*Record) {}
-func (noListener) Announce(*Record)    {}
-func (noListener) Created(Name)        {}
-
-func (h *handover) activeListener() SubmitListener {
+// notify calls with the listener, unless this process does not own the storage or has set none.
+func (h *handover) notify(call func(SubmitListener)) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !h.open || h.listener == nil {
-		return noListener{}
+	to := h.listener
+	h.mu.Unlock()
+	if to != nil {
+		call(to)
 	}
-	return h.listener
 }
 
 // maxHandedOver bounds the records held. A daemon takes each within milliseconds; a record that it

@@ -488,22 +488,12 @@ func marshalRecord(rec *Record) ([]byte, error) {
 // CurrentStep returns the first required step that is not done. It is nil if all are done, and for
 // a job without steps.
 func (r *Record) CurrentStep() *steps.Step {
-	for i := range r.Steps {
-		if s := &r.Steps[i]; !s.Optional && !s.Status.Done() {
-			return s
-		}
-	}
-	return nil
+	return steps.First(r.Steps, func(s *steps.Step) bool { return !s.Optional && !s.Status.Done() })
 }
 
 // FailedOptionalStep returns the first optional step that waits for a person, nil if there is none.
 func (r *Record) FailedOptionalStep() *steps.Step {
-	for i := range r.Steps {
-		if s := &r.Steps[i]; s.Optional && s.Status == steps.FailedManual {
-			return s
-		}
-	}
-	return nil
+	return steps.First(r.Steps, func(s *steps.Step) bool { return s.Optional && s.Status == steps.FailedManual })
 }
 
 // LaneAndLimits returns the lane and the limits for the current step: those of the operation,
@@ -632,9 +622,5 @@ type StoredFile struct {
 // Delivery returns the delivery to the target at a position, nil if there is none. It points into
 // the record.
 func (r *Record) Delivery(place int) *Delivery {
-	i := slices.IndexFunc(r.Deliveries, func(d Delivery) bool { return d.Place == place })
-	if i < 0 {
-		return nil
-	}
-	return &r.Deliveries[i]
+	return steps.First(r.Deliveries, func(d *Delivery) bool { return d.Place == place })
 }

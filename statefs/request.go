@@ -41,7 +41,7 @@ func (t *Tree) Request(_ context.Context, id ID, ask Action, args json.RawMessag
 // RequestThen is Request, and calls made, unless it is nil, with the arguments in the file when the file exists and is
 // not durable yet.
 func (t *Tree) RequestThen(id ID, ask Action, args json.RawMessage, made func(args json.RawMessage)) error {
-	if ask.index() < 0 {
+	if ask.indexIn(requests[:]) < 0 {
 		return fmt.Errorf("request %q of %s: there is no such request", shorten(string(ask)), id)
 	}
 	args, err := compactObject(args)
@@ -59,7 +59,7 @@ func (t *Tree) RequestThen(id ID, ask Action, args json.RawMessage, made func(ar
 		if made != nil {
 			made(args)
 		}
-		t.handover.activeListener().Created(Name{ID: id, Action: ask})
+		t.handover.notify(func(l SubmitListener) { l.Created(Name{ID: id, Action: ask}) })
 		err = t.checkJobsFolder()
 	}
 	if err != nil {

@@ -83,12 +83,7 @@ type LanesStatus struct {
 
 // Lane returns the status of one lane, nil if there is none.
 func (s *LanesStatus) Lane(name string) *LaneStatus {
-	for i := range s.Lanes {
-		if s.Lanes[i].Name == name {
-			return &s.Lanes[i]
-		}
-	}
-	return nil
+	return steps.First(s.Lanes, func(l *LaneStatus) bool { return l.Name == name })
 }
 
 // LaneCapacityOf converts a capacity to its form in a status: nil is unlimited.

@@ -36,11 +36,9 @@ const (
 
 const socketFile = "jobdir.sock"
 
-const (
-	// groupMode lets the group of the storage create and rename files in a folder, which is the
-	// right to control and start operations. The set-group-ID bit gives new files that group.
-	groupMode = 0o770 | os.ModeSetgid
-)
+// groupMode lets the group of the storage create and rename files in a folder, which is the
+// right to control and start operations. The set-group-ID bit gives new files that group.
+const groupMode = 0o770 | os.ModeSetgid
 
 var dayPattern = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}$`)
 

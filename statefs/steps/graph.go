@@ -16,12 +16,7 @@ type Graph []Node
 
 // Find returns the node with a name, nil if there is none.
 func (g Graph) Find(name string) *Node {
-	for i := range g {
-		if g[i].Name == name {
-			return &g[i]
-		}
-	}
-	return nil
+	return First(g, func(n *Node) bool { return n.Name == name })
 }
 
 // Order sorts the steps so that each comes after everything it needs, and otherwise keeps the order

@@ -116,8 +116,13 @@ func (s *Step) SkippedByCondition() bool {
 
 // Find returns the step with a name, nil if there is none.
 func Find(list []Step, name string) *Step {
+	return First(list, func(s *Step) bool { return s.Name == name })
+}
+
+// First returns the first element of a list for which is holds, nil if there is none. It points into the list.
+func First[T any](list []T, is func(*T) bool) *T {
 	for i := range list {
-		if list[i].Name == name {
+		if is(&list[i]) {
 			return &list[i]
 		}
 	}
