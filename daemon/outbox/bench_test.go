@@ -2,6 +2,8 @@ package outbox
 
 import (
 	"testing"
+
+	"github.com/jobdir/jobdir/statefs"
 )
 
 // BenchmarkMany measures an outbox in which a hundred thousand entries wait for a target that is
@@ -29,7 +31,7 @@ func BenchmarkMany(b *testing.B) {
 		p := fill(b)
 		b.ReportAllocs()
 		for b.Loop() {
-			if page, total := p.Select(func(*Line) bool { return true }, nil, 200); len(page) != 200 || total != many {
+			if page, total := p.Select(func(*statefs.OutboxLine) bool { return true }, nil, 200); len(page) != 200 || total != many {
 				b.Fatal(total)
 			}
 		}

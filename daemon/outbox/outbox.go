@@ -40,13 +40,13 @@ type Config struct {
 	// Deliver tries one entry. It is called concurrently, but never twice at once for one entry.
 	Deliver func(ctx context.Context, name statefs.EntryName) Outcome
 	// Changed is called for each target that goes down or comes up; may be nil.
-	Changed func(TargetState)
+	Changed func(statefs.OutboxTarget)
 }
 
 // Outbox tries entries until each of them is settled. It is safe for concurrent use.
 type Outbox struct {
 	deliver func(context.Context, statefs.EntryName) Outcome
-	changed func(TargetState)
+	changed func(statefs.OutboxTarget)
 	wake    chan struct{}
 
 	mu      sync.Mutex // guards what follows
@@ -108,7 +108,7 @@ func (o *Outbox) State(name statefs.EntryName) (s EntryState) {
 }
 
 // Summary summarizes all entries and targets. It scans all entries in memory.
-func (o *Outbox) Summary() (s Summary) {
+func (o *Outbox) Summary() (s statefs.OutboxStatus) {
 	o.note(func(p *Plan) { s = p.Summary() })
 	return s
 }
@@ -116,7 +116,8 @@ func (o *Outbox) Summary() (s Summary) {
 // Select returns the first limit entries that match, the oldest first, and how many match in all.
 // Unless after is nil, the page starts behind it. match must be quick, because it runs under the
 // lock.
-func (o *Outbox) Select(match func(*Line) bool, after *Line, limit int) (page []Line, total int) {
+func (o *Outbox) Select(match func(*statefs.OutboxLine) bool, after *statefs.OutboxLine, limit int,
+) (page []statefs.OutboxLine, total int) {
 	o.note(func(p *Plan) { page, total = p.Select(match, after, limit) })
 	return page, total
 }
@@ -179,7 +180,7 @@ func (o *Outbox) dispatch(ctx context.Context, workers *sync.WaitGroup) (due tim
 
 func (o *Outbox) try(ctx context.Context, name statefs.EntryName) {
 	outcome := o.deliver(ctx, name)
-	var changed *TargetState
+	var changed *statefs.OutboxTarget
 	o.change(func(p *Plan) {
 		switch {
 		case outcome.Settled:

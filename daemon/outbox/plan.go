@@ -344,7 +344,7 @@ func (l *entryHeap) Pop() any {
 // Settled ends a try after which the entry is finished: its target accepted or refused it, so the
 // target is up. An entry that was put on hold during the try stays. It returns the target if that
 // came up.
-func (p *Plan) Settled(name statefs.EntryName) *TargetState {
+func (p *Plan) Settled(name statefs.EntryName) *statefs.OutboxTarget {
 	return p.finishTry(name, func(t *target, e *entry) {
 		if e != nil {
 			p.Forget(name)
@@ -355,7 +355,7 @@ func (p *Plan) Settled(name statefs.EntryName) *TargetState {
 
 // Failed ends a try after which the entry waits again and its target is down. after is how long the
 // target asks not to be contacted, 0 when it does not ask. It returns the target if that went down.
-func (p *Plan) Failed(name statefs.EntryName, now time.Time, after time.Duration, reason string) *TargetState {
+func (p *Plan) Failed(name statefs.EntryName, now time.Time, after time.Duration, reason string) *statefs.OutboxTarget {
 	return p.finishTry(name, func(t *target, e *entry) {
 		if !t.probeRequested { // a try that began before a user's request proves nothing about the target since
 			t.next = now.Add(max(p.probe+p.withJitter(p.probe), min(after, maxRetryAfter)))
@@ -403,7 +403,7 @@ func (p *Plan) withJitter(of time.Duration) time.Duration {
 
 // finishTry ends a try, and returns the target if it went down or came up. then gets nil for an
 // entry that was forgotten or put on hold during the try.
-func (p *Plan) finishTry(name statefs.EntryName, then func(t *target, e *entry)) (changed *TargetState) {
+func (p *Plan) finishTry(name statefs.EntryName, then func(t *target, e *entry)) (changed *statefs.OutboxTarget) {
 	t, e := p.trying[name], p.entries[name]
 	wasDown := t.down
 	delete(p.trying, name)

@@ -99,14 +99,14 @@ func TestSummaryAndSelect(t *testing.T) {
 	p.Add(nameOf(t, 3), at("b"), began.Add(4*time.Second))
 	p.Hold(nameOf(t, 4), "the target a", began.Add(time.Second))
 	s := p.Summary()
-	if s.Pending != 3 || s.Held != 1 || !s.Oldest.Equal(began.Add(2*time.Second)) || len(s.Targets) != 2 ||
-		s.Targets[0].Waiting != 2 || !s.Targets[1].Oldest.Equal(began.Add(4*time.Second)) {
+	if s.Pending != 3 || s.FailedManual != 1 || !s.OldestAt.Equal(began.Add(2*time.Second)) || len(s.Targets) != 2 ||
+		s.Targets[0].Pending != 2 || !s.Targets[1].OldestAt.Equal(began.Add(4*time.Second)) {
 		t.Errorf("the summary is %+v", s)
 	}
 	var all []int
-	var after *Line
+	var after *statefs.OutboxLine
 	for range 3 {
-		page, total := p.Select(func(l *Line) bool { return l.State != Held || l.Name == nameOf(t, 4) }, after, 2)
+		page, total := p.Select(func(l *statefs.OutboxLine) bool { return l.Status != statefs.DeliveryManual || l.Name == nameOf(t, 4) }, after, 2)
 		if total != 4 {
 			t.Errorf("%d match", total)
 		}
@@ -118,7 +118,7 @@ func TestSummaryAndSelect(t *testing.T) {
 	if len(all) != 4 || all[0] != 4 || all[1] != 2 || all[2] != 1 || all[3] != 3 {
 		t.Errorf("the pages have %v", all)
 	}
-	if page, total := p.Select(func(l *Line) bool { return l.State == Held }, nil, 0); total != 1 || len(page) != 0 {
+	if page, total := p.Select(func(l *statefs.OutboxLine) bool { return l.Status == statefs.DeliveryManual }, nil, 0); total != 1 || len(page) != 0 {
 		t.Errorf("a count alone is %v, %d", page, total)
 	}
 	if beside := p.Except(map[statefs.EntryName]bool{
@@ -128,7 +128,7 @@ func TestSummaryAndSelect(t *testing.T) {
 		t.Errorf("beside the given ones are %v", beside)
 	}
 	p.Add(nameOf(t, 0), at("c"), began) // its end is durable
-	if s := p.Summary(); s.Pending != 4 || !s.Oldest.Equal(began) {
+	if s := p.Summary(); s.Pending != 4 || !s.OldestAt.Equal(began) {
 		t.Errorf("the summary is %+v", s)
 	}
 }

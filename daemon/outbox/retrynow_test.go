@@ -13,8 +13,8 @@ func downWith(t *testing.T, many, perTarget int) *Plan {
 	p := planOf(100, perTarget)
 	p.Add(nameOf(t, 0), at("a"), began)
 	take(t, p, began, nameOf(t, 0))
-	if went := p.Failed(nameOf(t, 0), began, 0, "away"); went == nil || !went.Down || went.Reason != "away" ||
-		went.Label != "the target a" {
+	if went := p.Failed(nameOf(t, 0), began, 0, "away"); went == nil || !went.Down || went.Error != "away" ||
+		went.Name != "the target a" {
 		t.Fatalf("the target is %+v", went)
 	}
 	for n := 1; n < many; n++ {
@@ -30,7 +30,7 @@ func TestRetryNow(t *testing.T) {
 	take(t, p, began)
 	p.RetryNow(nameOf(t, 2))
 	take(t, p, began, nameOf(t, 2))
-	if came := p.Settled(nameOf(t, 2)); came == nil || came.Down || came.Waiting != 2 {
+	if came := p.Settled(nameOf(t, 2)); came == nil || came.Down || came.Pending != 2 {
 		t.Errorf("the target is %+v", came)
 	}
 	p.RetryNow(nameOf(t, 2)) // it was delivered

@@ -9,44 +9,23 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// TargetState describes a target.
-type TargetState struct {
-	// Label is its name for people.
-	Label string
-	// Waiting is how many entries are to be delivered to it, including those being tried now.
-	Waiting int
-	// Down means that the last try failed. Since is when it went down, Next when it is tried again,
-	// and Reason why it is down.
-	Down        bool
-	Since, Next time.Time
-	Reason      string
-	// Oldest is when its oldest entry was made, zero when there is none. Only a Summary sets it.
-	Oldest time.Time
+// state describes a target. Only a Summary adds its oldest entry.
+func (t *target) state() statefs.OutboxTarget {
+	state := statefs.OutboxTarget{Name: t.Label, Pending: t.count, Down: t.down}
+	if t.down {
+		state.Since, state.NextTryAt, state.Error = new(t.since), new(t.next), t.reason
+	}
+	return state
 }
 
-func (t *target) state() TargetState {
-	return TargetState{Label: t.Label, Waiting: t.count, Down: t.down, Since: t.since, Next: t.next, Reason: t.reason}
-}
-
-// Summary summarizes all entries.
-type Summary struct {
-	// Pending counts the entries that are tried until they are delivered, Held the entries that wait
-	// for a person.
-	Pending, Held int
-	// Oldest is when the oldest pending entry was made, zero when there is none.
-	Oldest time.Time
-	// Targets are the targets with pending entries, ordered by label.
-	Targets []TargetState
-}
-
-// Summary scans all entries.
-func (p *Plan) Summary() Summary {
-	var s Summary
+// Summary scans all entries. It does not count deliveries.
+func (p *Plan) Summary() statefs.OutboxStatus {
+	s := statefs.OutboxStatus{Targets: []statefs.OutboxTarget{}}
 	oldest := make(map[*target]int64, len(p.targets))
 	for _, e := range p.entries {
 		switch e.state {
 		case Held:
-			s.Held++
+			s.FailedManual++
 		case Waiting, Busy, Deferred:
 			s.Pending++
 			if at, ok := oldest[e.target]; !ok || e.created < at {
@@ -57,41 +36,29 @@ func (p *Plan) Summary() Summary {
 	}
 	for t, at := range oldest {
 		state := t.state()
-		state.Oldest = time.Unix(0, at)
-		if s.Oldest.IsZero() || state.Oldest.Before(s.Oldest) {
-			s.Oldest = state.Oldest
+		state.OldestAt = new(time.Unix(0, at))
+		if s.OldestAt == nil || state.OldestAt.Before(*s.OldestAt) {
+			s.OldestAt = state.OldestAt
 		}
 		s.Targets = append(s.Targets, state)
 	}
-	slices.SortFunc(s.Targets, func(a, b TargetState) int {
-		return cmp.Or(strings.Compare(a.Label, b.Label), a.Oldest.Compare(b.Oldest))
+	slices.SortFunc(s.Targets, func(a, b statefs.OutboxTarget) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), a.OldestAt.Compare(*b.OldestAt))
 	})
 	return s
 }
 
-// Line describes one entry.
-type Line struct {
-	Name    statefs.EntryName
-	State   EntryState
-	Created time.Time
-	// Label is that of its target, and Target the target's state: the zero value for a held entry.
-	Label  string
-	Target TargetState
-	// Next is when it is tried again: zero when that is at once, or never.
-	Next time.Time
-}
-
-// Compare orders lines by time of creation, the oldest first.
-func (l *Line) Compare(other *Line) int {
-	a, b := &l.Name, &other.Name
-	return cmp.Or(l.Created.Compare(other.Created), strings.Compare(a.ID.String(), b.ID.String()),
-		cmp.Compare(a.Place, b.Place), strings.Compare(a.Kind, b.Kind))
+// compareLines orders lines by time of creation, the oldest first.
+func compareLines(a, b *statefs.OutboxLine) int {
+	return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), strings.Compare(a.Name.ID.String(), b.Name.ID.String()),
+		cmp.Compare(a.Name.Place, b.Name.Place), strings.Compare(a.Name.Kind, b.Name.Kind))
 }
 
 // Select returns the first limit matching lines behind after, the oldest first, and how many match
-// in all.
-func (p *Plan) Select(match func(*Line) bool, after *Line, limit int) (page []Line, total int) {
-	var l Line // one for all: match may make it escape to the heap
+// in all. match sees them without Target and NextTryAt.
+func (p *Plan) Select(match func(*statefs.OutboxLine) bool, after *statefs.OutboxLine, limit int,
+) (page []statefs.OutboxLine, total int) {
+	var l statefs.OutboxLine // one for all: match may make it escape to the heap
 	for _, e := range p.entries {
 		if e.state == Expected {
 			continue
@@ -101,14 +68,20 @@ func (p *Plan) Select(match func(*Line) bool, after *Line, limit int) (page []Li
 			continue
 		}
 		total++
-		if limit == 0 || after != nil && l.Compare(after) <= 0 || len(page) == limit && l.Compare(&page[limit-1]) > 0 {
+		if limit == 0 || after != nil && compareLines(&l, after) <= 0 ||
+			len(page) == limit && compareLines(&l, &page[limit-1]) > 0 {
 			continue
 		}
-		at, _ := slices.BinarySearchFunc(page, &l, func(a Line, b *Line) int { return a.Compare(b) })
+		at, _ := slices.BinarySearchFunc(page, &l, func(a statefs.OutboxLine, b *statefs.OutboxLine) int {
+			return compareLines(&a, b)
+		})
 		if len(page) == limit {
 			page = page[:limit-1]
 		}
 		page = slices.Insert(page, at, l)
+	}
+	for i := range page {
+		p.entries[page[i].Name].addTarget(&page[i])
 	}
 	return page, total
 }
@@ -123,16 +96,27 @@ func (p *Plan) Except(given map[statefs.EntryName]bool) (names []statefs.EntryNa
 	return names
 }
 
-func (e *entry) line() Line {
-	l := Line{Name: e.name, Label: e.label, State: e.state, Created: time.Unix(0, e.created)}
-	if e.target != nil {
-		l.Target = e.target.state()
+func (e *entry) line() statefs.OutboxLine {
+	l := statefs.OutboxLine{
+		Name: e.name, Status: statefs.DeliveryPending, CreatedAt: time.Unix(0, e.created), TargetName: e.label,
 	}
-	switch {
-	case e.state == Deferred:
-		l.Next = time.Unix(0, e.due)
-	case e.state == Waiting && l.Target.Down:
-		l.Next = l.Target.Next
+	if e.state == Held {
+		l.Status = statefs.DeliveryManual
 	}
 	return l
+}
+
+// addTarget adds to the line of an entry what its target tells.
+func (e *entry) addTarget(l *statefs.OutboxLine) {
+	if e.target == nil {
+		return
+	}
+	l.Target = new(e.target.state())
+	switch e.state {
+	case Deferred:
+		l.NextTryAt = new(time.Unix(0, e.due))
+	case Waiting:
+		l.NextTryAt = l.Target.NextTryAt
+	case Unknown, Expected, Busy, Held:
+	}
 }
