@@ -122,12 +122,9 @@ func (h *operations) Footprint(rec *Record) int64 {
 // of the storage and its neighbours, because other processes have their own clocks and time zones.
 func (h *operations) DayInUse(day string) bool {
 	now := h.options.Now()
-	for _, offset := range []int{-1, 0, 1} {
-		if now.AddDate(0, 0, offset).Format(time.DateOnly) == day {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]int{-1, 0, 1}, func(offset int) bool {
+		return now.AddDate(0, 0, offset).Format(time.DateOnly) == day
+	})
 }
 
 // maxOpenDays bounds the day folders kept open. An operation may be written days after its submit,

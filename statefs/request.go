@@ -246,13 +246,10 @@ func (j *jobsFolder) UnblockRequested(id ID) bool {
 
 // RequestPending reports whether one of these requests is pending or being carried out.
 func (j *jobsFolder) RequestPending(id ID, asks ...Action) bool {
-	for _, ask := range asks {
+	return slices.ContainsFunc(asks, func(ask Action) bool {
 		// Twice in jobs/: a starting daemon puts taken requests back.
-		if j.Requested(id, ask) || j.isTaken(id, ask) || j.Requested(id, ask) {
-			return true
-		}
-	}
-	return false
+		return j.Requested(id, ask) || j.isTaken(id, ask) || j.Requested(id, ask)
+	})
 }
 
 // Requested reports whether a request file is in jobs/: the daemon has not taken it yet.
@@ -269,13 +266,8 @@ func (s *storage) HasTakenRequest(id ID) bool {
 
 // Cancelling returns the cancel requests of an operation that the daemon is carrying out. A cancel
 // takes as long as the work needs to stop.
-func (s *storage) Cancelling(id ID) (under []Action) {
-	for _, ask := range []Action{Cancel, ForceCancel} {
-		if s.isTaken(id, ask) {
-			under = append(under, ask)
-		}
-	}
-	return under
+func (s *storage) Cancelling(id ID) []Action {
+	return slices.DeleteFunc([]Action{Cancel, ForceCancel}, func(ask Action) bool { return !s.isTaken(id, ask) })
 }
 
 func (s *storage) isTaken(id ID, ask Action) bool {

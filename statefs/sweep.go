@@ -61,7 +61,10 @@ func (t *Tree) PlanSweep(managed func(ID) bool) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &sweep{tree: t, now: t.options.Now(), managed: managed, known: known, markers: make(map[ID][]Entry)}
+	s := &sweep{
+		tree: t, now: t.options.Now(), managed: managed, known: known,
+		markers: make(map[ID][]Entry), gone: make(map[ID]bool),
+	}
 	for _, e := range listing.Markers {
 		s.markers[e.ID] = append(s.markers[e.ID], e)
 	}
@@ -171,10 +174,10 @@ func (s *sweep) operation(id ID, entries []Entry) {
 	}
 	switch Interpret(states, rec, recordErr, s.known[id], gone) {
 	case ForeignGone:
-		s.markGone(id)
+		s.gone[id] = true
 		s.addFiles(SweepRemove, fmt.Sprintf("the program with PID %d that kept it is gone", id.PID()), removal, entries...)
 	case Orphan:
-		s.markGone(id)
+		s.gone[id] = true
 		s.addFiles(SweepMoveToCorrupt, "a marker without a record",
 			quarantine("a marker of this storage without a record"), entries...)
 	case Ended:
@@ -193,13 +196,6 @@ func (s *sweep) operation(id ID, entries []Entry) {
 		// A live operation: its daemon repairs it when it reconciles, and a foreign program
 		// maintains its own files.
 	}
-}
-
-func (s *sweep) markGone(id ID) {
-	if s.gone == nil {
-		s.gone = make(map[ID]bool)
-	}
-	s.gone[id] = true
 }
 
 // request finds requests that will never be taken.

@@ -107,10 +107,7 @@ func (r *Requests) Restore() (int, error) {
 	var done []string
 	back := 0
 	for _, entry := range entries {
-		if isBatch(entry) {
-			continue
-		}
-		if _, ok := SubmissionName(entry.Name()); ok {
+		if _, submission := SubmissionName(entry.Name()); submission || isBatch(entry) {
 			continue
 		}
 		name, ok := ParseName(entry.Name())

@@ -51,20 +51,21 @@ func (f *follower) refresh() error {
 	return nil
 }
 
-// waitHeader returns when the snapshot has a header. It calls idle to wait for the source's next wake.
-func (f *follower) waitHeader(ctx context.Context, idle func(context.Context) error) error {
+// waitHeader returns the header, on one line, when the snapshot has one. It calls idle to wait for the source's next
+// wake.
+func (f *follower) waitHeader(ctx context.Context, idle func(context.Context) error) ([]byte, error) {
 	for {
 		if err := f.refresh(); err != nil {
-			return err
+			return nil, err
 		}
 		if len(f.snap.Header) > 0 {
-			return nil
+			return headerLine(f.snap.Header)
 		}
 		if f.sealed >= 0 {
-			return errors.New("read the operation: it has ended but its record has no header")
+			return nil, errors.New("read the operation: it has ended but its record has no header")
 		}
 		if err := idle(ctx); err != nil {
-			return err
+			return nil, err
 		}
 	}
 }

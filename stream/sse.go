@@ -84,10 +84,7 @@ type events struct {
 }
 
 func (e *events) run(ctx context.Context) error {
-	if err := e.waitHeader(ctx, e.idle); err != nil {
-		return err
-	}
-	line, err := headerLine(e.snap.Header)
+	line, err := e.waitHeader(ctx, e.idle)
 	if err != nil {
 		return err
 	}

@@ -42,10 +42,7 @@ type text struct {
 }
 
 func (t *text) run(ctx context.Context) error {
-	if err := t.waitHeader(ctx, t.idle); err != nil {
-		return err
-	}
-	header, err := headerLine(t.snap.Header)
+	header, err := t.waitHeader(ctx, t.idle)
 	if err != nil {
 		return err
 	}

@@ -36,11 +36,7 @@ type Param struct {
 // ReservedParam reports whether a parameter with this name would collide with a query parameter of the
 // daemon.
 func ReservedParam(name string) bool {
-	switch name {
-	case "format", "offset", "wait", "id", "action":
-		return true
-	}
-	return false
+	return slices.Contains([]string{"format", "offset", "wait", "id", "action"}, name)
 }
 
 // MaxPattern bounds the text of a pattern. RE2 takes linear time to match, but

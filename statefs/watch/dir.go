@@ -58,7 +58,8 @@ func OpenDir[K comparable](dir string, key func(name string) (K, bool), o Option
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("watch folder %s: %w", path, err), root.Close())
 	}
-	d := &Dir[K]{path: path, key: key, pending: newPending[K](), opened: opened}
+	set := &pending[K]{ready: make(chan struct{}, 1), keys: make(map[K]struct{})}
+	d := &Dir[K]{path: path, key: key, pending: set, opened: opened}
 	d.root = root
 	d.open("watch folder "+path, o, d.requestRescan)
 	if d.watcher != nil {

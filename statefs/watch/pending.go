@@ -23,10 +23,6 @@ type pending[K comparable] struct {
 	rescans atomic.Uint64 // rescans that Take returned
 }
 
-func newPending[K comparable]() *pending[K] {
-	return &pending[K]{ready: make(chan struct{}, 1), keys: make(map[K]struct{})}
-}
-
 func (p *pending[K]) add(key K) {
 	p.mu.Lock()
 	if _, is := p.keys[key]; !is {
