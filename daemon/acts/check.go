@@ -132,11 +132,11 @@ func (c *check) retry(step *steps.Step) error {
 	if c.rec.Lost() {
 		return c.refusal("its record was lost, and with it its parameters; submit it again")
 	}
+	at := c.rec.CurrentStep()
 	switch {
-	case step == nil || c.isAt(step):
+	case step == nil || at == nil || at.Name == step.Name:
 	case step.Status == steps.Pending:
-		return c.invalidMember("step", "step %s has not begun; the operation stands at step %s", step.Name,
-			c.rec.CurrentStep().Name)
+		return c.invalidMember("step", "step %s has not begun; the operation stands at step %s", step.Name, at.Name)
 	case step.Status == steps.Running:
 		return c.invalidMember("step", "step %s is at work", step.Name)
 	}
@@ -164,11 +164,6 @@ func (c *check) skip(step *steps.Step) error {
 // isFailedOptional reports whether an optional step has failed; the others continue.
 func isFailedOptional(step *steps.Step) bool {
 	return step != nil && step.Optional && (step.Status == steps.FailedManual || step.Status == steps.FailedRetryable)
-}
-
-func (c *check) isAt(step *steps.Step) bool {
-	at := c.rec.CurrentStep()
-	return at == nil || at.Name == step.Name
 }
 
 // invalidMember returns the error for an invalid member of the request.
