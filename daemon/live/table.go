@@ -2,6 +2,8 @@ package live
 
 import (
 	"bytes"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/jobdir/jobdir/daemon/history"
@@ -218,11 +220,7 @@ func (t *Table[Op]) All() []*Snapshot {
 func (t *Table[Op]) Children(parent statefs.ID) []statefs.ID {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	children := make([]statefs.ID, 0, len(t.children[parent]))
-	for child := range t.children[parent] {
-		children = append(children, child)
-	}
-	return children
+	return slices.Collect(maps.Keys(t.children[parent]))
 }
 
 // maxAncestors bounds how many ancestors of an operation are checked.
