@@ -74,7 +74,8 @@ func newAdmission(c *Config, want func(statefs.ID), now func() time.Time) *admis
 		enqueue: want, now: now, queue: queue.New(c.Ageing), admitted: make(map[statefs.ID]struct{}),
 		reservations: make(map[statefs.ID]func()), pendingStarts: make(map[statefs.ID]chan struct{}),
 		expected: expected{
-			arriving: make(map[statefs.ID]int), foreign: make(map[statefs.ID]bool), blocked: make(map[statefs.ID]blockedItem),
+			arriving: make(map[statefs.ID]int), foreign: make(map[statefs.ID]bool),
+			blocked: make(map[statefs.ID]blockedItem),
 		},
 		trialLanes: make(map[string]bool), trialIDs: make(map[string]statefs.ID), logger: c.Logger,
 	}

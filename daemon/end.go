@@ -311,8 +311,10 @@ func (e *ends) expiredLimit(op *operation) *statefs.Fault {
 		return &statefs.Fault{Code: "deadline_exceeded", Message: "it has not ended within its deadline of " +
 			param.FormatDuration(def.Deadline)}
 	}
-	return &statefs.Fault{Code: "queue_timeout", Message: "it waited in the queue for longer than its queue_timeout of " +
-		param.FormatDuration(def.QueueTimeout)}
+	return &statefs.Fault{
+		Code:    "queue_timeout",
+		Message: "it waited in the queue for longer than its queue_timeout of " + param.FormatDuration(def.QueueTimeout),
+	}
 }
 
 // endExpired ends the work of an operation, one of whose limits has expired.

@@ -158,7 +158,8 @@ func (q *requests) restart(op *operation, r *request, begin func() error) error 
 	other, err := q.retryUnlessEqual(op, begin)
 	if other != nil {
 		q.logLine(op, lineEqual(other.ID))
-		q.logger.Info("request has no effect: an equal operation is live", "id", op.id(), "request", r.Action, "equal", other.ID)
+		q.logger.Info("request has no effect: an equal operation is live", "id", op.id(), "request",
+			r.Action, "equal", other.ID)
 	}
 	return err
 }

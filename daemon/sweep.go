@@ -117,7 +117,7 @@ func (sw *sweeper) sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, e
 	sw.enqueueDifferences()
 	sw.ends.Deliveries.ScanSoon()
 	err = errors.Join(err, keysErr, markErr, foldersErr)
-	if sw.history.Sync(ctx) == nil { // the operations that the list drops must be in the index; the history reports the error
+	if sw.history.Sync(ctx) == nil { // the index must have what the list drops; the history reports the error
 		err = errors.Join(err, sw.owner.Live.Trim())
 	}
 	return findings, err

@@ -60,7 +60,8 @@ func (wt *waits) waitingReason(op *operation) (statefs.Waiting, bool) {
 	if op.state == statefs.Queued {
 		return wt.Waiting(op.id())
 	}
-	return statefs.Waiting{Reason: statefs.WaitsForTime, Until: op.rec.DueAt, Lane: laneOf(op.rec), Since: new(op.rec.Since())},
+	since := op.rec.Since()
+	return statefs.Waiting{Reason: statefs.WaitsForTime, Until: op.rec.DueAt, Lane: laneOf(op.rec), Since: &since},
 		(op.state == statefs.Scheduled || op.state == statefs.FailedRetryable) && op.rec.DueAt != nil
 }
 
