@@ -34,12 +34,13 @@ func (s *actions) sendActionReply(w *front.Response, r *front.Request, waiter *e
 	select {
 	case got = <-waiter.C:
 	case <-ctx.Done():
+		carriedOut := s.view.daemon.CarriedOut(out.ID, out.Action) // first: what follows may take a pause or resume back
 		var err error
 		if got.State, err = s.tree.State(out.ID); err != nil && !errors.Is(err, statefs.ErrNotLive) {
 			return err
 		}
 		out.Pending = true
-		if s.view.daemon.CarriedOut(out.ID, out.Action) {
+		if carriedOut && (out.Action.Cancels() || (out.Action == statefs.Pause) == (got.State == statefs.Paused)) {
 			out.Pending, got.TookEffect, out.Durable = false, true, new(bool)
 			out.Message += ": " + undurable[out.Action] + ", and the daemon could not make that durable yet"
 		}
