@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -90,55 +89,6 @@ type counters struct {
 
 // ErrStopped means that the daemon no longer runs.
 var ErrStopped = errors.New("the daemon has stopped")
-
-// lockedMap is a map with a lock. The zero value is empty.
-type lockedMap[K comparable, V any] struct {
-	mu sync.Mutex
-	m  map[K]V
-}
-
-func (l *lockedMap[K, V]) get(key K) (value V, has bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	value, has = l.m[key]
-	return value, has
-}
-
-func (l *lockedMap[K, V]) set(key K, value V) { l.update(key, func(V) V { return value }) }
-
-// update replaces the value of key, which is zero if the map does not have it, and returns the new value.
-func (l *lockedMap[K, V]) update(key K, next func(V) V) V {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.m == nil {
-		l.m = make(map[K]V)
-	}
-	value := next(l.m[key])
-	l.m[key] = value
-	return value
-}
-
-// take removes the value of key and returns it.
-func (l *lockedMap[K, V]) take(key K) V {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	value := l.m[key]
-	delete(l.m, key)
-	return value
-}
-
-func (l *lockedMap[K, V]) clear() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	clear(l.m)
-}
-
-// all returns a copy of the map.
-func (l *lockedMap[K, V]) all() map[K]V {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return maps.Clone(l.m)
-}
 
 // submitListener hands what this process submits and requests to the daemon, without the round trip of
 // an event. The event comes later and finds nothing to do. Until the daemon is ready, only events count.
