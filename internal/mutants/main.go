@@ -146,7 +146,7 @@ var mutants = []mutant{
 	{
 		"a marker is known by its inode number alone", "statefs/files/disk.go",
 		"(i.Born.IsZero() || other.Born.IsZero() || i.Born.Equal(other.Born))", "true",
-		"TestRemovedMarkerWhoseInodeIsGivenAway", "./daemon", false,
+		"TestIdentitySame", "./statefs/files", false,
 	},
 	{
 		"a keeper lists before what is begun is there", "daemon/keeper/client.go",
