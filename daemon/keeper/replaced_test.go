@@ -83,6 +83,68 @@ func TestStartOfAKilledDaemonIsInTheListOrDropped(t *testing.T) {
 	}
 }
 
+// closingSocket closes the channel when it is closed.
+type closingSocket struct {
+	*piecemeal
+	closed chan struct{}
+}
+
+func (s *closingSocket) Close() error {
+	close(s.closed)
+	return nil
+}
+
+// The list for a new daemon contains a start that was at its fork when that daemon connected.
+func TestListWaitsForStartUnderWay(t *testing.T) {
+	t.Parallel()
+	s := newServer(Options{Dir: t.TempDir()}) // the test makes the forks
+	var err error
+	if s.warden, err = newWarden(nil, s.Dir, s.logger); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.warden.leaders.Close() })
+	replaced := make(chan struct{})
+	// Protocol 2 carries out a start without asking the daemon again.
+	first := &client{channel: newChannel(&closingSocket{&piecemeal{}, replaced}), number: 1, protocol: 2}
+	second := &client{channel: newChannel(&piecemeal{}), number: 2}
+	if _, err := s.admit(first, "first"); err != nil {
+		t.Fatal(err)
+	}
+	j := newJob(t)
+	j.Key = Key{Operation: "test", Run: 1}
+	ended := make(chan error, 1)
+	go func() {
+		h, _, err := s.start(first, 1, j.Key, &j.Command)
+		if err == nil {
+			h.process.supervise()
+		}
+		ended <- err
+	}()
+	var fork func()
+	select {
+	case fork = <-s.forks:
+	case err := <-ended:
+		t.Fatalf("start failed before its fork: %v", err)
+	}
+	list := make(chan []command, 1)
+	go func() {
+		w, err := s.admit(second, "second")
+		if err != nil {
+			t.Error(err)
+			w = &welcome{}
+		}
+		list <- w.Commands
+	}()
+	<-replaced // admit holds the lock that the start needs to finish
+	fork()
+	if listed := <-list; len(listed) != 1 || listed[0].Key != j.Key {
+		t.Errorf("listed %+v, want the start %s", listed, j.Key)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
 func proceed(t *testing.T, keeper int) {
 	t.Helper()
 	if err := unix.Kill(keeper, unix.SIGCONT); err != nil {

@@ -151,7 +151,7 @@ var mutants = []mutant{
 	{
 		"a keeper lists before what is begun is there", "daemon/keeper/client.go",
 		"for len(s.starting) > 0 && s.daemons.isCurrent(c) {", "for false {",
-		"TestStartOfAKilledDaemonIsInTheListOrDropped", "./daemon/keeper", false,
+		"TestListWaitsForStartUnderWay", "./daemon/keeper", false,
 	},
 	{
 		"a warden does nothing", "daemon/keeper/warden.go", "ended, err := o.carryOut(ctx)",
