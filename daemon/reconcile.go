@@ -80,6 +80,7 @@ func (rc *reconciler) reconcileID(id statefs.ID, names statefs.NameSet) {
 		if err = rc.decisions.reconcile(op, sight); !kept {
 			rc.filesChanged(id) // the marker may be back where it was
 		}
+		rc.publishOnFullDisk(op, err)
 		rc.noteCarriedOut(op)
 		rc.settleRequests(op)
 		if rc.manages(id) && op.missing != (missingMarker{}) {
@@ -103,6 +104,14 @@ func (rc *reconciler) reconcileID(id statefs.ID, names statefs.NameSet) {
 		}
 		return err
 	})
+}
+
+// publishOnFullDisk publishes the transitions of a reconcile that a full disk kept from writing the record. Clients
+// that wait for them get their answer too, with "durable": false.
+func (rc *reconciler) publishOnFullDisk(op *operation, err error) {
+	if files.DiskFull(err) && rc.manages(op.id()) {
+		rc.committed(op)
+	}
 }
 
 // runReconcile handles the error of a reconcile: a failing disk ends the daemon, a marker that was
