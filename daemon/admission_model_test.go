@@ -164,7 +164,7 @@ func (m *tableModel) one(t *rapid.T, managed bool) statefs.ID {
 		}
 	}
 	if len(ids) == 0 {
-		t.Skip("there is none")
+		t.Skip("no operation to choose yet: rapid draws another action")
 	}
 	slices.SortFunc(ids, func(a, b statefs.ID) int { return cmp.Compare(a.String(), b.String()) })
 	return rapid.SampledFrom(ids).Draw(t, "operation")
