@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jobdir/jobdir/daemon/decide"
@@ -47,10 +48,11 @@ type admission struct {
 		warnedAt time.Time // when the lack of descriptors was last logged
 	}
 
+	changed atomic.Bool // the table has changed the queue since operations were last admitted
+
 	mu       sync.RWMutex // guards the fields below
 	queue    *queue.Queue
 	open     bool // false until all running operations are known, and after close
-	changed  bool // the table has changed the queue since operations were last admitted
 	admitted map[statefs.ID]struct{}
 	// reservations holds, for each admitted operation that has not opened its descriptors yet, the
 	// function that releases its reservation.
@@ -115,13 +117,15 @@ func (a *admission) follow(c live.Change) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.changed = true
 	id := cmp.Or(c.After, c.Before).ID
 	whole := a.countArrivingLocked(before.List, after.List)
 	known := (c.After == nil || after.State != "") && a.forgetForeignLocked(id)
 	a.moveLocked(id, before.Place, after.Place, before.List)
 	if whole || known {
 		a.unblockLocked()
+	}
+	if c.Before != nil || whole || known { // an operation that only arrives lets no other start
+		a.changed.Store(true)
 	}
 }
 
@@ -163,10 +167,7 @@ func (a *admission) moveLocked(id statefs.ID, before, after live.Place, list *st
 
 // admit admits what may start since the table has changed.
 func (a *admission) admit() {
-	a.mu.RLock()
-	changed := a.changed
-	a.mu.RUnlock()
-	if changed {
+	if a.changed.Load() {
 		a.notify(a.admitReady(), statefs.ID{})
 	}
 }
@@ -214,7 +215,13 @@ func (a *admission) frontPriority(op *operation) int {
 // releaseReservation releases the descriptors reserved for a start: the operation has opened them
 // by now.
 func (a *admission) releaseReservation(id statefs.ID) {
-	a.update(func(*queue.Queue) { a.releaseReservationLocked(id) })
+	a.mu.Lock()
+	a.releaseReservationLocked(id)
+	lacked := a.lacksDescriptors
+	a.mu.Unlock()
+	if lacked {
+		a.notify(a.admitReady(), statefs.ID{})
+	}
 }
 
 // releaseReservationLocked is releaseReservation with the lock held. It admits nothing.
@@ -334,16 +341,19 @@ func (a *admission) admitReady() (wanted []statefs.ID) {
 	a.admitting.Lock()
 	defer a.admitting.Unlock()
 	now, short := a.now(), error(nil)
-	for a.ready(now) {
-		var done func()
-		if done, short = a.reserve(); short != nil {
+	a.mu.Lock()
+	for short == nil && a.open && a.queue.Ready(now) {
+		a.mu.Unlock()
+		done, err := a.reserve()
+		a.mu.Lock()
+		if short = err; short != nil {
 			break
 		}
-		if id, ok := a.admitNext(now, done); ok {
+		if id, ok := a.admitNextLocked(now, done); ok {
 			wanted = append(wanted, id)
 		}
 	}
-	a.mu.Lock()
+	a.changed.Store(false)
 	a.lacksDescriptors = short != nil
 	a.setRecheckLocked(now)
 	waiting := a.queue.Waiting()
@@ -359,19 +369,9 @@ func (a *admission) admitReady() (wanted []statefs.ID) {
 // warnInterval is the shortest time between two log lines about starts that wait for descriptors.
 const warnInterval = time.Minute
 
-// ready reports whether an operation may start.
-func (a *admission) ready(now time.Time) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.changed = false
-	return a.open && a.queue.Ready(now)
-}
-
-// admitNext admits the next operation, for which descriptors are reserved until done is called. It
-// returns false if none may start any more.
-func (a *admission) admitNext(now time.Time, done func()) (id statefs.ID, ok bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+// admitNextLocked admits the next operation, for which descriptors are reserved until done is called.
+// It returns false if none may start any more.
+func (a *admission) admitNextLocked(now time.Time, done func()) (id statefs.ID, ok bool) {
 	if a.open {
 		id, ok = a.queue.Next(now)
 	}

@@ -48,29 +48,30 @@ func (rc *reconciler) adopt(id statefs.ID, sight statefs.Observation) error {
 	return nil
 }
 
-// activate reads the record of an evicted operation. If the record is damaged, removed or of a
-// newer version, activate untracks the operation: the reconcile then finds a marker that the daemon
-// does not manage, and judges it as any other.
-func (rc *reconciler) activate(id statefs.ID) error {
-	op := rc.operation(id)
+// activate reads the record of a managed operation if it is evicted, and returns the operation. If the record is
+// damaged, removed or of a newer version, activate untracks the operation and returns nil: the reconcile then finds
+// a marker that the daemon does not manage, and judges it as any other.
+func (rc *reconciler) activate(op *operation) (*operation, error) {
 	if op == nil || op.activeState != nil {
-		return nil
+		return op, nil
 	}
+	id := op.id()
 	rec, err := rc.owner.ReadRecord(id)
 	if err == nil {
 		op.activeState = newActiveState(rec)
+		op.managed = true
 		op.evicted.Store(false)
-		return nil
+		return op, nil
 	}
 	if _, corrupt := errors.AsType[*statefs.CorruptError](err); !corrupt && !errors.Is(err, statefs.ErrNewerVersion) &&
 		!errors.Is(err, fs.ErrNotExist) {
-		return err
+		return nil, err
 	}
 	rc.logger.Error("the record of a waiting operation was damaged or removed by another program", "id", id, "error", err)
 	rc.markers.damaged.set(id, damagedRecord{op.shown, err})
 	op.activeState = newActiveState(statefs.UnknownRecord(id, rc.owner.Now()))
 	rc.untrack(op)
-	return nil
+	return nil, nil
 }
 
 // takeOverMoved takes over an operation whose marker may have been renamed while no daemon ran. It

@@ -95,6 +95,7 @@ func (s *starts) startOperation(op *operation) error {
 		return err
 	}
 	if err := s.commit(op.id(), change{}, syncFiles); err != nil {
+		s.publishRecord(op)
 		return err
 	}
 	s.committed(op)
@@ -129,7 +130,7 @@ func (s *starts) markRunning(op *operation, unsaid bool) error {
 	}
 	s.countTransition(op.id(), row, "run", rec.Run)
 	op.rec = &rec
-	s.setState(op, statefs.Running)
+	op.enter(statefs.Running)
 	if unsaid {
 		s.deferStartRecord(op)
 	}

@@ -274,7 +274,7 @@ func (c *core) AwaitRequest(id statefs.ID, ask statefs.Action) *effect.Waiter {
 // its effect is durable. A request without a file that was never taken is withdrawn. A cancel is answered by the end.
 func (c *core) settleRequests(op *operation) {
 	c.waiters.Settle(op.id(), func(r effect.Request) (o effect.Outcome, final bool) {
-		if !c.manages(op.id()) {
+		if !op.managed {
 			return o, false // it has ended; cleanUp answers
 		}
 		o = effect.Outcome{State: op.state, TookEffect: tookEffect(r, op.state)}

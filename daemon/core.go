@@ -132,6 +132,7 @@ func (c *core) track(op *operation) {
 	}
 	op.shown.Place = placeOf(op, standing)
 	c.live.Add(op, op.shown)
+	op.managed = true
 	if standing == decide.Holding {
 		c.admission.countStart(op.rec)
 	}
@@ -153,6 +154,7 @@ func (c *core) untrack(op *operation) {
 	c.alarms.Set(op.id(), time.Time{}, 0)
 	c.config.Intake.Forget(op.rec) // before the end is published: then an equal submit begins a new operation
 	c.live.Remove(op.shown, op.rec)
+	op.managed = false
 	c.enqueueChildren(op.id())
 }
 
@@ -251,7 +253,7 @@ func stepWork(def *catalog.Definition, name string) (*catalog.Definition, error)
 // snapshot returns what a decision reads of an operation.
 func (c *core) snapshot(op *operation) decide.Snapshot {
 	s := decide.Snapshot{
-		State: op.state, Ended: !c.manages(op.id()), HasSteps: len(op.rec.Steps) > 0, Working: op.run != nil,
+		State: op.state, Ended: !op.managed, HasSteps: len(op.rec.Steps) > 0, Working: op.run != nil,
 		Pausing: op.awaiting[decide.StopWork] != nil, Resume: decide.ResumeCause(op.rec, c.owner.Now()),
 	}
 	if r := op.awaiting[decide.EndWork]; r != nil {

@@ -58,7 +58,7 @@ func (dc *decisions) reconcile(op *operation, sight statefs.Observation) error {
 // reconcile.
 func (dc *decisions) judge(op *operation, x seen) (last bool, err error) {
 	answer, err := dc.ask(op, x)
-	return answer.Last() || !dc.manages(op.id()), err
+	return answer.Last() || !op.managed, err
 }
 
 func (dc *decisions) ask(op *operation, x seen) (decide.Answer, error) {
@@ -101,7 +101,7 @@ func endOf(r *work.Run) decide.WorkEnded {
 // and the next reconcile records the end.
 func (dc *decisions) recordWorkEnd(op *operation, sight statefs.Observation) error {
 	err := dc.finish(op)
-	if err == nil && dc.manages(op.id()) {
+	if err == nil && op.managed {
 		err = dc.optional.beginOptionalSteps(op)
 		if len(sight.Requests)+len(op.pendingRequests) > 0 || op.run == nil && len(op.awaiting) > 0 {
 			dc.reconcileQueue.enqueue(op.id()) // nothing later in this call handles them
@@ -168,7 +168,7 @@ func (dc *decisions) viewRequests(op *operation, sight statefs.Observation) (las
 		return true, err
 	}
 	op.syncOptionalPause()
-	if err := dc.checkStopped(op); err != nil || !dc.manages(op.id()) {
+	if err := dc.checkStopped(op); err != nil || !op.managed {
 		return true, err
 	}
 	return false, dc.requests.commitReconcile(op)
@@ -281,7 +281,7 @@ func (dc *decisions) tryStart(op *operation) error {
 			return err
 		}
 	}
-	if !dc.manages(op.id()) {
+	if !op.managed {
 		return nil
 	}
 	return dc.optional.beginOptionalSteps(op)

@@ -138,7 +138,7 @@ func (a *admission) reconciled(id statefs.ID, err error) {
 	}
 	if err == nil && a.forgetForeignLocked(id) {
 		a.unblockLocked()
-		a.changed = true
+		a.changed.Store(true)
 	}
 	a.mu.Unlock()
 	a.admit()

@@ -70,16 +70,13 @@ func (o *operations) stateOf(id statefs.ID) statefs.State {
 
 // setState notes the state of the marker.
 func (o *operations) setState(op *operation, state statefs.State) {
-	if op.state != state {
-		op.publishedReason.Store(unpublished)
-	}
-	op.state = state
+	op.enter(state)
 	o.publishRecord(op)
 }
 
 // publishRecord replaces the snapshot of a managed operation after its record has changed.
 func (o *operations) publishRecord(op *operation) {
-	if o.manages(op.ident) {
+	if op.managed {
 		op.shown = op.shown.Next(op.rec, op.state)
 		o.live.Put(op.shown)
 	}
@@ -87,7 +84,7 @@ func (o *operations) publishRecord(op *operation) {
 
 // committed hands the record of a managed operation on to the subscribers of the table: all of it is durable.
 func (o *operations) committed(op *operation) {
-	if o.manages(op.ident) {
+	if op.managed {
 		op.shown = op.shown.Next(op.rec, op.state).Committed(op.rec)
 		o.live.Commit(op.shown, op.rec)
 	}

@@ -67,12 +67,11 @@ func (m *markers) isOldMarker(key watchKey, s *live.Snapshot) bool {
 // isKnown reports whether a reconcile has nothing to do: only names of markers have changed, and what exists of
 // them is what the daemon knows. So are the events of its own submits, moves and removals. Whatever else a
 // reconcile does is enqueued with other names.
-func (m *markers) isKnown(id statefs.ID, names statefs.NameSet) bool {
+func (m *markers) isKnown(id statefs.ID, op *operation, names statefs.NameSet) bool {
 	if names == 0 || names&^(statefs.AllMarkers|markerGone) != 0 {
 		return false
 	}
 	var known []statefs.State
-	op := m.operation(id)
 	switch _, unsettled := m.unsettledIDs.get(id); {
 	case unsettled, op == nil && m.live.Announced(id):
 		return false
@@ -98,8 +97,7 @@ func (op *operation) hasOnlyMarker(sight statefs.Observation) bool {
 // previous reconcile left. That is enough because a name appears only with an event. All names are
 // checked after lost events, if the result is not the expected one, and for IDs that could not be
 // taken over before.
-func (m *markers) observe(id statefs.ID, names statefs.NameSet) (statefs.Observation, error) {
-	op := m.operation(id)
+func (m *markers) observe(id statefs.ID, op *operation, names statefs.NameSet) (statefs.Observation, error) {
 	if names&statefs.AllNames == statefs.AllNames {
 		return m.observeAll(op, id)
 	}

@@ -18,7 +18,7 @@ func TestASightAsksForWhatWasHeardOfAndWhatIsOpen(t *testing.T) {
 	pause, queued := statefs.Name{Action: statefs.Pause}.Bit(), statefs.MarkerBit(statefs.Queued)
 	sees := func(names statefs.NameSet, states, asks int) {
 		t.Helper()
-		sight, err := d.observe(id, names)
+		sight, err := d.observe(id, d.operation(id), names)
 		must(t, err)
 		if len(sight.States) != states || len(sight.Requests) != asks {
 			t.Errorf("told of %b: %+v, want %d markers and %d requests", names, sight, states, asks)
@@ -83,7 +83,7 @@ func TestEventsThatTellNothingNew(t *testing.T) {
 	}
 	known := func(names statefs.NameSet, want bool) {
 		t.Helper()
-		if got := d.isKnown(id, names); got != want {
+		if got := d.isKnown(id, d.operation(id), names); got != want {
 			t.Errorf("known is %v with the names %b", got, names)
 		}
 	}

@@ -45,7 +45,9 @@ type operation struct {
 // activeState is the in-memory state of an operation that does more than wait.
 type activeState struct {
 	rec *statefs.Record
-	run *work.Run
+	// managed means that the operation is in the table. One that only waits always is.
+	managed bool
+	run     *work.Run
 	// finishedRun is a run that has ended but whose end is not yet known to be durable.
 	finishedRun *work.Run
 	log         *stream.Writer
@@ -262,6 +264,14 @@ func (op *operation) evict() {
 		op.activeState = nil
 		op.evicted.Store(true)
 	}
+}
+
+// enter notes the state of the marker, which readers of the table do not see yet.
+func (op *operation) enter(state statefs.State) {
+	if op.state != state {
+		op.publishedReason.Store(unpublished)
+	}
+	op.state = state
 }
 
 // wasPaused reports whether an operation was paused when the earlier daemon was gone: its work that

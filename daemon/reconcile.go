@@ -42,27 +42,28 @@ type reconciler struct {
 // Nothing else changes an operation, and at most one reconcile runs per ID.
 func (rc *reconciler) reconcileID(id statefs.ID, names statefs.NameSet) {
 	defer rc.checkDrained()
-	if rc.markers.isKnown(id, names) {
+	op := rc.operation(id)
+	if rc.markers.isKnown(id, op, names) {
 		rc.admission.reconciled(id, nil)
 		return
 	}
 	defer rc.admission.admit() // also if it ends early
 	rc.runReconcile(id, func() error {
-		if err := rc.activate(id); err != nil {
+		op, err := rc.activate(op)
+		if err != nil {
 			return err
 		}
-		op := rc.operation(id)
 		for _, fn := range rc.pendingCallbacks.take(id) {
 			fn(op)
 		}
-		sight, err := rc.markers.observe(id, names)
+		sight, err := rc.markers.observe(id, op, names)
 		if err != nil {
 			return err
 		}
 		if len(sight.Irregular) > 0 {
 			rc.markers.strayFiles.uncounted.Store(true)
 		}
-		if op = rc.operation(id); op == nil {
+		if op == nil {
 			err = rc.adopt(id, sight)
 			if op = rc.operation(id); op == nil {
 				rc.noteUnmanaged(id, sight, err)
@@ -83,23 +84,23 @@ func (rc *reconciler) reconcileID(id statefs.ID, names statefs.NameSet) {
 		rc.publishOnFullDisk(op, err)
 		rc.noteCarriedOut(op)
 		rc.settleRequests(op)
-		if rc.manages(id) && op.missing != (missingMarker{}) {
+		if op.managed && op.missing != (missingMarker{}) {
 			rc.unsettledIDs.set(id, "")
 		} else {
 			rc.unsettledIDs.take(id)
 		}
-		if rc.manages(id) {
+		if op.managed {
 			rc.settlePlace(op, err)
 		}
 		rc.admission.reconciled(id, err)
 		rc.waits.publishWaiting(op)
-		if rc.manages(id) {
+		if op.managed {
 			rc.setAlarm(op)
 		}
 		if op.run == nil && op.finishedRun == nil {
 			rc.closeLog(op) // an operation that only waits must not use up the open files
 		}
-		if err == nil && rc.manages(id) {
+		if err == nil && op.managed {
 			op.evict()
 		}
 		return err
@@ -109,7 +110,7 @@ func (rc *reconciler) reconcileID(id statefs.ID, names statefs.NameSet) {
 // publishOnFullDisk publishes the transitions of a reconcile that a full disk kept from writing the record. Clients
 // that wait for them get their answer too, with "durable": false.
 func (rc *reconciler) publishOnFullDisk(op *operation, err error) {
-	if files.DiskFull(err) && rc.manages(op.id()) {
+	if files.DiskFull(err) && op.managed {
 		rc.committed(op)
 	}
 }
