@@ -71,11 +71,11 @@ func (s *bulks) bulk(w *front.Response, r *front.Request) error {
 	out := api.Bulk[*string]{Action: in.Action, DryRun: in.DryRun, At: time.Now(), TotalExact: true, Failures: []api.BulkFailure{}}
 	page := history.Page{Exact: true}
 	if len(q.Statuses) > 0 {
-		live, _, err := s.live.liveView(q)
+		live, err := s.live.liveView(q)
 		if err != nil {
 			return err
 		}
-		if page, err = s.history.ListOf(r.Context(), q, live); err != nil {
+		if page, err = s.history.ListOf(r.Context(), q, live.LiveView); err != nil {
 			return err
 		}
 	}

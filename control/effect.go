@@ -34,7 +34,7 @@ func (s *actions) sendActionReply(w *front.Response, r *front.Request, waiter *e
 	select {
 	case got = <-waiter.C:
 	case <-ctx.Done():
-		carriedOut := s.view.daemon.CarriedOut(out.ID, out.Action) // first: what follows may take a pause or resume back
+		carriedOut := waiter.SoFar().TookEffect // first: what follows may take a pause or resume back
 		var err error
 		if got.State, err = s.tree.State(out.ID); err != nil && !errors.Is(err, statefs.ErrNotLive) {
 			return err

@@ -74,11 +74,11 @@ func (s *lists) operations(w *front.Response, r *front.Request) error {
 		}
 		return s.sendList(w, &history.Page{Total: total, Exact: true}, []any{})
 	}
-	live, foreign, err := s.live.liveView(q)
+	live, err := s.live.liveView(q)
 	if err != nil {
 		return err
 	}
-	page, err := s.history.ListOf(r.Context(), q, live)
+	page, err := s.history.ListOf(r.Context(), q, live.LiveView)
 	if errors.Is(err, history.ErrNotReady) && q.Number > 0 {
 		return s.listByNumber(w, q.Number, err)
 	}
@@ -93,8 +93,8 @@ func (s *lists) operations(w *front.Response, r *front.Request) error {
 			shown = append(shown, newEnded(&entry.Row))
 			continue
 		}
-		op, err := s.view.describe(entry.Row.ID)
-		if _, gone := errors.AsType[*front.RefusalError](err); gone && foreign[entry.Row.ID] {
+		op, err := s.view.describeRow(&entry.Row, live.names(entry.Row.ID))
+		if _, gone := errors.AsType[*front.RefusalError](err); gone && live.foreign[entry.Row.ID] {
 			continue // its program has removed the marker since
 		}
 		if err != nil {
@@ -351,13 +351,13 @@ func (s *lists) countOnly(q *history.Query) (total int, ok bool, err error) {
 
 // countStates counts the operations of this daemon by status, each exactly once at any moment.
 func (s *lists) countStates() (map[statefs.State]int, error) {
-	live, foreign, err := s.live.liveView(&history.Query{})
+	live, err := s.live.liveView(&history.Query{})
 	if err != nil {
 		return nil, err
 	}
 	live.Rows = slices.DeleteFunc(live.Rows, func(row history.Packed) bool {
 		shown, err := row.Unpack()
-		return err == nil && foreign[shown.ID] && shown.ID.PID() != os.Getpid()
+		return err == nil && live.foreign[shown.ID] && shown.ID.PID() != os.Getpid()
 	})
-	return s.history.CountStates(live)
+	return s.history.CountStates(live.LiveView)
 }

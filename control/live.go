@@ -32,9 +32,9 @@ type liveStatus interface {
 	// Live returns the daemon's live operations.
 	Live() []history.Live
 	// LiveIndex returns the live table, and the IDs whose markers may differ from it at this moment, with what is known
-	// of each. An operation that the daemon has not loaded has no row. ok is false while only a listing of jobs/ can
-	// tell which operations are live.
-	LiveIndex() (rows *history.LiveIndex, unsettled []history.Live, ok bool)
+	// of each. An operation that the daemon has not loaded has no row. names returns the names besides its marker that
+	// an operation may have. ok is false while only a listing of jobs/ can tell which operations are live.
+	LiveIndex() (rows *history.LiveIndex, unsettled []history.Live, names func(statefs.ID) statefs.NameSet, ok bool)
 }
 
 // liveTable knows which operations are live, and which of them are foreign.
@@ -158,17 +158,27 @@ func (s *liveTable) groupOf(id statefs.ID, foreign bool) (membership, error) {
 	return membership{rec.Group, endpoint}, nil
 }
 
-// liveView returns the live operations for a list, and which of them are foreign. The markers decide, so an operation
+// liveView are the live operations for a list.
+type liveView struct {
+	*history.LiveView
+	foreign map[statefs.ID]bool
+	// names returns the names besides its marker that an operation may have.
+	names func(statefs.ID) statefs.NameSet
+}
+
+func allNames(statefs.ID) statefs.NameSet { return statefs.AllNames }
+
+// liveView returns the live operations for a list. The markers decide, so an operation
 // is listed as soon as its submit is acknowledged. The daemon has the sorted rows and knows which of them may be
 // outdated; liveView checks only the markers of these.
-func (s *liveTable) liveView(q *history.Query) (*history.LiveView, map[statefs.ID]bool, error) {
-	living, unsettled, ok := s.daemon.LiveIndex()
+func (s *liveTable) liveView(q *history.Query) (liveView, error) {
+	living, unsettled, names, ok := s.daemon.LiveIndex()
 	if !ok {
 		rows, foreign, err := s.liveRows(q)
-		return &history.LiveView{Index: new(history.LiveIndex), Rows: rows}, foreign, err
+		return liveView{&history.LiveView{Index: new(history.LiveIndex), Rows: rows}, foreign, allNames}, err
 	}
-	out := &history.LiveView{Index: living}
 	foreign := make(map[statefs.ID]bool)
+	out := liveView{&history.LiveView{Index: living}, foreign, names}
 	for _, l := range unsettled {
 		if l.Row != nil {
 			out.Hidden = append(out.Hidden, l.Row)
@@ -182,7 +192,7 @@ func (s *liveTable) liveView(q *history.Query) (*history.LiveView, map[statefs.I
 			continue
 		}
 		if err != nil {
-			return nil, nil, err
+			return out, err
 		}
 		if l.Row != nil && l.State == state {
 			out.Rows = append(out.Rows, l.Row)
@@ -190,7 +200,7 @@ func (s *liveTable) liveView(q *history.Query) (*history.LiveView, map[statefs.I
 		}
 		row, ours, err := s.liveRow(liveOperation{id: l.ID, state: state}, l.Row, q.Group)
 		if err != nil {
-			return nil, nil, err
+			return out, err
 		}
 		if !ours && l.ID.PID() != os.Getpid() {
 			foreign[l.ID] = true
@@ -199,7 +209,7 @@ func (s *liveTable) liveView(q *history.Query) (*history.LiveView, map[statefs.I
 		out.Rows = append(out.Rows, row.Pack())
 	}
 	retain(&s.strangers, foreign)
-	return out, foreign, nil
+	return out, nil
 }
 
 // liveRows returns the rows of the live operations by listing jobs/, which costs time proportional to their number.

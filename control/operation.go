@@ -26,9 +26,6 @@ type operationStatus interface {
 	Manages(id statefs.ID) bool
 	// AwaitRequest registers for the outcome of a request that is about to be made.
 	AwaitRequest(id statefs.ID, ask statefs.Action) *effect.Waiter
-	// CarriedOut reports whether the daemon has carried a request out and could not make that durable yet, as on a
-	// full disk.
-	CarriedOut(id statefs.ID, ask statefs.Action) bool
 	// Waiting returns why a live operation does not run; false when it runs or is unknown to the daemon.
 	Waiting(id statefs.ID) (statefs.Waiting, bool)
 }
@@ -44,18 +41,37 @@ type viewer struct {
 
 // describe collects what is known of an operation.
 func (s *viewer) describe(id statefs.ID) (api.Operation, error) {
-	out := api.Operation{ID: id, Endpoint: id.Endpoint()}
 	sight, err := s.tree.ObserveAll(id) // before the record: without a marker, the record read afterwards is terminal
 	if err != nil {
-		return out, err
+		return api.Operation{}, err
 	}
+	return s.describeSight(id, sight, statefs.AllNames)
+}
+
+// describeRow is describe for a row of the live table. Besides its marker it looks up only the given names. Most rows
+// have none, and a look for a file that does not exist waits for each change of a busy folder.
+func (s *viewer) describeRow(row *history.Row, names statefs.NameSet) (api.Operation, error) {
+	names |= statefs.MarkerBit(row.Status)
+	sight, err := s.tree.Observe(row.ID, names)
+	if err == nil && len(sight.States) == 0 {
+		return s.describe(row.ID) // its marker has moved since
+	}
+	if err != nil {
+		return api.Operation{}, err
+	}
+	return s.describeSight(row.ID, sight, names)
+}
+
+// describeSight collects what is known of an operation after a look for these names of it.
+func (s *viewer) describeSight(id statefs.ID, sight statefs.Observation, names statefs.NameSet) (api.Operation, error) {
+	out := api.Operation{ID: id, Endpoint: id.Endpoint()}
 	if err := s.addRecord(&out, len(sight.States) > 0); err != nil {
 		return out, err
 	}
 	rec := out.Record
 	out.Requests = sight.Requests
-	if len(sight.States) > 0 {
-		for _, ask := range s.tree.Cancelling(id) { // after ObserveAll: a cancel moves from jobs/ to taken/
+	if len(sight.States) > 0 && names&cancels != 0 {
+		for _, ask := range s.tree.Cancelling(id) { // after the look into jobs/: a cancel moves from there to taken/
 			if !slices.Contains(out.Requests, ask) {
 				out.Requests = append(out.Requests, ask)
 			}
@@ -87,6 +103,9 @@ func (s *viewer) describe(id statefs.ID) (api.Operation, error) {
 	s.addLiveDetails(&out)
 	return out, nil
 }
+
+// cancels are the names of requests that Cancelling finds in taken/.
+var cancels = statefs.Name{Action: statefs.Cancel}.Bit() | statefs.Name{Action: statefs.ForceCancel}.Bit()
 
 // addRecord adds the record. If it is missing or cannot be read, an ended operation gets what the index of the history
 // knows instead.
@@ -156,13 +175,12 @@ func (s *viewer) addLiveDetails(out *api.Operation) {
 	}
 	if out.Record.LogBytes != nil {
 		out.LogBytes = *out.Record.LogBytes
-	} else if log, err := s.tree.OpenLog(out.ID); err == nil {
-		if info, err := log.Stat(); err == nil {
-			out.LogBytes = info.Size()
-		}
-		_ = log.Close() // opened for reading
+	} else if log, err := os.Lstat(s.tree.LogPath(out.ID)); err == nil && log.Mode().IsRegular() {
+		out.LogBytes = log.Size()
 	}
-	s.tree.Freshen(out.Record)
+	if out.State != statefs.Queued || out.Starts > 0 { // otherwise it has reported no progress
+		s.tree.Freshen(out.Record)
+	}
 }
 
 // recordError maps the error of reading a record that the client named to an answer.

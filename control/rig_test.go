@@ -155,12 +155,12 @@ func (d *daemonStatus) Live() []history.Live {
 }
 
 // LiveIndex reports every ID as unsettled whose state it does not know.
-func (d *daemonStatus) LiveIndex() (*history.LiveIndex, []history.Live, bool) {
+func (d *daemonStatus) LiveIndex() (*history.LiveIndex, []history.Live, func(statefs.ID) statefs.NameSet, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	listing, err := d.owner.List()
 	if err != nil || d.listing {
-		return nil, nil, false
+		return nil, nil, nil, false
 	}
 	markers := make(map[statefs.ID]statefs.State)
 	for _, marker := range listing.Markers {
@@ -182,7 +182,7 @@ func (d *daemonStatus) LiveIndex() (*history.LiveIndex, []history.Live, bool) {
 			unsettled = append(unsettled, history.Live{ID: id})
 		}
 	}
-	return living, append(unsettled, d.seen...), true
+	return living, append(unsettled, d.seen...), allNames, true
 }
 
 // Announce implements statefs.SubmitListener.
@@ -304,13 +304,13 @@ func (d *daemonStatus) Manages(id statefs.ID) bool {
 }
 
 func (d *daemonStatus) AwaitRequest(id statefs.ID, ask statefs.Action) *effect.Waiter {
-	return d.waiters.Await(id, ask, func(statefs.ID) {})
-}
-
-func (d *daemonStatus) CarriedOut(_ statefs.ID, ask statefs.Action) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return ask == d.undurable
+	w := d.waiters.Await(id, ask, func(statefs.ID) {})
+	if ask == d.undurable {
+		d.waiters.Settle(id, func(effect.Request) (effect.Outcome, bool) { return effect.Outcome{TookEffect: true}, false })
+	}
+	return w
 }
 
 func (d *daemonStatus) Stats() api.LiveStats {

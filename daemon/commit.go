@@ -281,11 +281,27 @@ func (c *core) settleRequests(op *operation) {
 		pending := slices.ContainsFunc(append(op.unsettled(), op.doneRequests...),
 			func(other *request) bool { return other.Action == r.Action && !other.dropped })
 		if !r.Made || pending || o.TookEffect && op.unsaved || r.Action.Spec().Ends && op.awaiting[decide.EndWork] != nil {
+			o.TookEffect = op.hasCarriedOut(r.Action)
 			return o, false
 		}
 		sight, err := c.owner.Observe(op.id(), statefs.MarkerBit(op.state)|statefs.Name{Action: r.Action}.Bit())
 		return o, err == nil && len(sight.States) == 1 && len(sight.Requests) == 0
 	})
+}
+
+// hasCarriedOut reports whether a request is carried out whose effect may not be durable yet, as on a full disk.
+func (op *operation) hasCarriedOut(action statefs.Action) bool {
+	if action.Cancels() {
+		return op.awaiting[decide.EndWork] != nil && op.workEnded() && (op.run == nil || op.run.EndedByCancel())
+	}
+	done := slices.ContainsFunc(op.doneRequests, func(r *request) bool { return r.Action == action })
+	switch paused := op.state == statefs.Paused; action { //nolint:exhaustive // others are answered when they are durable
+	case statefs.Pause:
+		return done && paused
+	case statefs.Resume:
+		return done && !paused && (op.run == nil || !op.run.PauseRequested())
+	}
+	return false
 }
 
 // settleUnmanaged answers the clients that wait for a request of an operation that the daemon does not manage. It has
@@ -298,8 +314,10 @@ func (c *core) settleUnmanaged(id statefs.ID) {
 			return o, false
 		}
 		if len(sight.States) > 0 {
-			o = effect.Outcome{State: sight.States[0], TookEffect: r.Action.LeadsTo(sight.States[0])}
-			return o, r.Made && !slices.Contains(sight.Requests, r.Action) && !r.Action.AppliesIn(o.State)
+			o.State = sight.States[0]
+			final = r.Made && !slices.Contains(sight.Requests, r.Action) && !r.Action.AppliesIn(o.State)
+			o.TookEffect = final && r.Action.LeadsTo(o.State)
+			return o, final
 		}
 		rec, err := c.owner.ReadDurableEnd(id)
 		if rec != nil {

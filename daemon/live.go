@@ -172,28 +172,15 @@ func laneOf(rec *statefs.Record) string {
 	return cmp.Or(lane, statefs.DefaultLane) // a record of an older version names none
 }
 
-// noteCarriedOut notes which requests are carried out although their effect could not be made durable.
-// It is called at the end of a reconcile.
-func (o *operations) noteCarriedOut(op *operation) {
-	var set statefs.NameSet
-	for _, r := range op.doneRequests {
-		if r.Action == statefs.Pause && op.state == statefs.Paused ||
-			r.Action == statefs.Resume && op.state != statefs.Paused && (op.run == nil || !op.run.PauseRequested()) {
-			set |= statefs.Name{Action: r.Action}.Bit()
-		}
+// noteNames notes which names an operation may have besides its marker. It is called at the end of a reconcile.
+func (o *operations) noteNames(op *operation) {
+	names := op.extraNames
+	for _, r := range append(op.unsettled(), op.doneRequests...) {
+		names |= statefs.Name{Action: r.Action}.Bit()
 	}
-	if r := op.awaiting[decide.EndWork]; r != nil && op.workEnded() && (op.run == nil || op.run.EndedByCancel()) {
-		set |= statefs.Name{Action: statefs.Cancel}.Bit() | statefs.Name{Action: statefs.ForceCancel}.Bit()
+	if names != op.shown.Names {
+		o.change(op, func(s *live.Snapshot) { s.Names = names })
 	}
-	if set != op.shown.CarriedOut {
-		o.change(op, func(s *live.Snapshot) { s.CarriedOut = set })
-	}
-}
-
-// CarriedOut reports whether a request of an operation is carried out and not durable yet, as on a full disk.
-func (o *operations) CarriedOut(id statefs.ID, ask statefs.Action) bool {
-	_, s := o.live.Get(id)
-	return s != nil && s.CarriedOut&statefs.Name{Action: ask}.Bit() != 0
 }
 
 // Manages reports whether the daemon manages an operation.

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,7 +31,7 @@ func TestLiveIndexAgreesWithMarkers(t *testing.T) {
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(b.tree.JobsDir(), statefs.MarkerName(stranger, statefs.Running)), nil, 0o640))
 	b.sure(4)
-	if _, unsettled, _ := b.daemon.LiveIndex(); len(unsettled) == 0 {
+	if _, unsettled, _, _ := b.daemon.LiveIndex(); len(unsettled) == 0 {
 		t.Error("of the foreign operation nobody would hear")
 	}
 	b.touch(third, statefs.Cancel)
@@ -51,7 +52,7 @@ func TestLiveIndexAgreesWithMarkers(t *testing.T) {
 func (b *bench) sure(markers int) {
 	b.t.Helper()
 	b.poll("lists know every marker", func() bool {
-		rows, unsettled, ok := b.daemon.LiveIndex()
+		rows, unsettled, _, ok := b.daemon.LiveIndex()
 		listing, err := b.tree.List()
 		must(b.t, err)
 		if !ok || len(listing.Markers) != markers {
@@ -90,7 +91,7 @@ func TestListsKnowEachAnsweredSubmit(t *testing.T) {
 	b.awaitEnd(b.submit("count", "{}")) // the daemon is ready
 	for range 50 {
 		id := b.submit("wait", "{}")
-		_, unsettled, ok := b.daemon.LiveIndex()
+		_, unsettled, _, ok := b.daemon.LiveIndex()
 		_, shown := b.daemon.live.Get(id)
 		known := shown != nil || slices.ContainsFunc(unsettled, func(l history.Live) bool { return l.ID == id })
 		if !ok || !known {
@@ -110,7 +111,7 @@ func TestForeignMarkerIsReadOnce(t *testing.T) {
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(b.tree.JobsDir(), statefs.MarkerName(stranger, statefs.Paused)), nil, 0o640))
 	known := func() (state statefs.State) {
-		_, unsettled, _ := b.daemon.LiveIndex()
+		_, unsettled, _, _ := b.daemon.LiveIndex()
 		for _, l := range unsettled {
 			if l.ID == stranger && l.Row == nil {
 				return l.State
@@ -131,4 +132,45 @@ func TestForeignMarkerIsReadOnce(t *testing.T) {
 	if state := known(); state != "" {
 		t.Errorf("a reconcile is due and may find another state than %s", state)
 	}
+}
+
+// TestListsKnowEachRequest checks that a list looks up the name of each request that exists: a new request, and a
+// request that the daemon has taken while the work goes on. Of an operation without requests it looks up none.
+func TestListsKnowEachRequest(t *testing.T) {
+	t.Parallel()
+	free := make(chan struct{})
+	deaf := func(context.Context, *Op) error { <-free; return nil }
+	b := setup(t, handlerJobs, Handlers{"wait": {Run: deaf}, "count": {Run: countHandler}})
+	defer close(free)
+	named := func(id statefs.ID) statefs.NameSet {
+		_, _, names, ok := b.daemon.LiveIndex()
+		if !ok {
+			return statefs.AllNames
+		}
+		return names(id)
+	}
+	exist := func(id statefs.ID) (found statefs.NameSet) {
+		seen, err := b.tree.ObserveAll(id)
+		must(t, err)
+		for _, ask := range append(seen.Requests, b.tree.Cancelling(id)...) {
+			found |= statefs.Name{Action: ask}.Bit()
+		}
+		return found
+	}
+	quiet := b.submit("wait", "{}")
+	for range 20 {
+		id := b.submit("wait", "{}")
+		b.awaitState(id, statefs.Running)
+		must(t, b.tree.Request(t.Context(), id, statefs.Cancel, nil))
+		for range 20 {
+			before, known := exist(id), named(id)
+			if missed := before & exist(id) &^ known; missed != 0 || before == 0 {
+				t.Fatalf("of %s a list looks up %b, and %b exists", id, known, before)
+			}
+		}
+	}
+	b.poll("of an operation without requests no name is looked up", func() bool { return named(quiet) == 0 })
+	b.touch(quiet, statefs.Pause)
+	pause := statefs.Name{Action: statefs.Pause}.Bit()
+	b.poll("a request that a person makes is looked up", func() bool { return named(quiet)&pause != 0 })
 }

@@ -141,12 +141,21 @@ func (m *markers) observeAll(op *operation, id statefs.ID) (statefs.Observation,
 // the IDs whose markers may differ from them right now, with what is known of each. The row of an
 // ID that the daemon does not manage is nil; a state beside it is that of the marker. ok is false
 // while only a listing of jobs/ shows what is live: until the daemon is ready, and while the folder
-// is scanned instead of watched.
-func (m *markers) LiveIndex() (rows *history.LiveIndex, unsettled []history.Live, ok bool) {
+// is scanned instead of watched. names returns the names besides its marker that an ID may have.
+func (m *markers) LiveIndex() (rows *history.LiveIndex, unsettled []history.Live, names func(statefs.ID) statefs.NameSet,
+	ok bool,
+) {
 	if !isClosed(m.ready) || m.dir.Mode().Name == watch.ModeScan {
-		return nil, nil, false
+		return nil, nil, nil, false
 	}
-	ids, ok := m.collectUnsettled()
+	changed, ids, ok := m.collectUnsettled()
+	names = func(id statefs.ID) statefs.NameSet {
+		_, is := ids[id]
+		if _, s := m.live.Get(id); s != nil && !is {
+			return (changed[id] | s.Names) & statefs.AllNames
+		}
+		return statefs.AllNames
+	}
 	for id, state := range ids {
 		l := history.Live{ID: id, State: state}
 		if _, s := m.live.Get(id); s != nil {
@@ -154,15 +163,15 @@ func (m *markers) LiveIndex() (rows *history.LiveIndex, unsettled []history.Live
 		}
 		unsettled = append(unsettled, l)
 	}
-	return m.live.Rows(), unsettled, ok
+	return m.live.Rows(), unsettled, names, ok
 }
 
-// collectUnsettled collects the IDs that an event reported and no reconcile has handled, and the IDs
-// that a reconcile left unsettled. An ID moves through these places in the order in which they are
-// read here, so none is missed. ok is false if events were lost, until everything has been
+// collectUnsettled collects the names that an event reported and no reconcile has handled, the IDs about which lists
+// may be wrong for that, and the IDs that a reconcile left unsettled. An ID moves through these places in the order in
+// which they are read here, so none is missed. ok is false if events were lost, until everything has been
 // reconciled.
-func (m *markers) collectUnsettled() (ids map[statefs.ID]statefs.State, ok bool) {
-	changed := make(map[statefs.ID]statefs.NameSet)
+func (m *markers) collectUnsettled() (changed map[statefs.ID]statefs.NameSet, ids map[statefs.ID]statefs.State, ok bool) {
+	changed = make(map[statefs.ID]statefs.NameSet)
 	m.watchMu.Lock()
 	waiting, lost := m.dir.Peek()
 	m.watchMu.Unlock()
@@ -181,7 +190,7 @@ func (m *markers) collectUnsettled() (ids map[statefs.ID]statefs.State, ok bool)
 			ids[id] = state
 		}
 	}
-	return ids, !lost
+	return changed, ids, !lost
 }
 
 // shows reports whether lists are right about an ID if only these of its names may have changed: none of them

@@ -45,7 +45,7 @@ type operation struct {
 // activeState is the in-memory state of an operation that does more than wait.
 type activeState struct {
 	rec *statefs.Record
-	// managed means that the operation is in the table. One that only waits always is.
+	// managed means that the operation is in the table. An evicted operation always is.
 	managed bool
 	run     *work.Run
 	// finishedRun is a run that has ended but whose end is not yet known to be durable.

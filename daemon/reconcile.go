@@ -82,7 +82,7 @@ func (rc *reconciler) reconcileID(id statefs.ID, names statefs.NameSet) {
 			rc.filesChanged(id) // the marker may be back where it was
 		}
 		rc.publishOnFullDisk(op, err)
-		rc.noteCarriedOut(op)
+		rc.noteNames(op)
 		rc.settleRequests(op)
 		if op.managed && op.missing != (missingMarker{}) {
 			rc.unsettledIDs.set(id, "")

@@ -131,7 +131,7 @@ func TestDaemonServesBesideAStoppedKeeper(t *testing.T) {
 				"does not answer") {
 				t.Errorf("troubles %+v", troubles)
 			}
-			if rows, _, ok := k.daemon.LiveIndex(); !ok || rows.Len() == 0 {
+			if rows, _, _, ok := k.daemon.LiveIndex(); !ok || rows.Len() == 0 {
 				t.Error("no list of the live operations")
 			}
 			if rec := k.awaitEnd(k.submit("script", script("true"))); rec.Status != statefs.Completed {

@@ -34,11 +34,12 @@ type Waiters struct {
 
 // Waiter is one client that waits for the outcome of one request.
 type Waiter struct {
-	C chan Outcome // receives the outcome, once
+	C chan Outcome // receives the final outcome, once
 
-	all  *Waiters
-	id   statefs.ID
-	wake func(statefs.ID)
+	soFar Outcome // guarded by all.mu
+	all   *Waiters
+	id    statefs.ID
+	wake  func(statefs.ID)
 }
 
 // Request is what is known of the request of a waiter.
@@ -84,6 +85,14 @@ func (w *Waiter) Made(args json.RawMessage) {
 	}
 }
 
+// SoFar returns the last outcome that was not final, the zero Outcome if there was none. If the request took effect,
+// that may not be durable yet, as on a full disk.
+func (w *Waiter) SoFar() Outcome {
+	w.all.mu.Lock()
+	defer w.all.mu.Unlock()
+	return w.soFar
+}
+
 // Leave ends the wait, and reports whether the client was still waiting.
 func (w *Waiter) Leave() bool {
 	w.all.mu.Lock()
@@ -116,7 +125,7 @@ func (all *Waiters) Note(id statefs.ID, action statefs.Action, args json.RawMess
 }
 
 // Settle gives the waiters of an operation their outcomes. judge returns the outcome of one, and whether it is
-// final. It is called without a lock.
+// final. If it is not, the waiter goes on to wait, and has it as SoFar. judge is called without a lock.
 func (all *Waiters) Settle(id statefs.ID, judge func(Request) (o Outcome, final bool)) {
 	all.mu.Lock()
 	waiting := maps.Clone(all.byID[id])
@@ -125,7 +134,12 @@ func (all *Waiters) Settle(id statefs.ID, judge func(Request) (o Outcome, final 
 		r.CarriedOut = slices.ContainsFunc(r.carriedOut, func(args json.RawMessage) bool {
 			return !r.Made || bytes.Equal(args, r.args)
 		})
-		if o, final := judge(r); final && w.Leave() {
+		switch o, final := judge(r); {
+		case !final:
+			all.mu.Lock()
+			w.soFar = o
+			all.mu.Unlock()
+		case w.Leave():
 			w.C <- o
 		}
 	}

@@ -28,8 +28,8 @@ type Snapshot struct {
 	Awaits *statefs.ID
 	// Marker identifies the file of its marker, whatever the name.
 	Marker files.Identity
-	// CarriedOut are the requests that are carried out and not durable yet, as on a full disk.
-	CarriedOut statefs.NameSet
+	// Names are the names besides its marker that its last reconcile found or left: requests that are not dropped yet.
+	Names statefs.NameSet
 	// Place is its place in the queue.
 	Place Place
 	// List is the ID of the first operation of the list with which it arrives; nil if it is submitted
@@ -69,7 +69,7 @@ func (s *Snapshot) Next(rec *statefs.Record, state statefs.State) *Snapshot {
 	lane, _ := rec.LaneAndLimits()
 	next := &Snapshot{
 		ID: s.ID, State: state, Since: rec.Since(), Row: row.Pack(), Lane: unique.Make(lane),
-		Marker: s.Marker, CarriedOut: s.CarriedOut, LastTransition: s.LastTransition, Steps: s.Steps,
+		Marker: s.Marker, Names: s.Names, LastTransition: s.LastTransition, Steps: s.Steps,
 		Place: s.Place, List: s.List,
 	}
 	if state == s.State && len(rec.After) > 0 {
