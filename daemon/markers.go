@@ -204,6 +204,9 @@ func (m *markers) shows(id statefs.ID, names statefs.NameSet) bool {
 	if _, s := m.live.Get(id); s != nil {
 		markers &^= statefs.MarkerBit(s.State)
 	}
+	if markers == 0 {
+		return true
+	}
 	seen, err := m.owner.Observe(id, markers)
 	return err == nil && len(seen.States)+len(seen.Irregular) == 0
 }
