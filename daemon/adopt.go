@@ -209,7 +209,7 @@ func (rc *reconciler) removeEnded(rec *statefs.Record, states []statefs.State) e
 		if owner := rc.markers.markerOwner(file, rec.ID); owner != nil {
 			return rc.markers.returnMarker(owner, file)
 		}
-		if err := rc.commit(rec.ID, change{from: state}, removeMarker); err != nil {
+		if err := rc.commit(rec.ID, change{from: state}, removeMarker); err != nil && !errors.Is(err, errMoved) {
 			return err
 		}
 	}

@@ -61,7 +61,9 @@ func (c committer) commit(id statefs.ID, what change, writes ...write) error {
 				err = errMoved
 			}
 		case removeMarker:
-			err = c.owner.RemoveMarker(id, what.from)
+			if err = c.owner.RemoveMarker(id, what.from); errors.Is(err, fs.ErrNotExist) {
+				err = errMoved
+			}
 		case syncFiles:
 			err = c.owner.Sync(id)
 		case amendEnd:
@@ -314,8 +316,9 @@ func (c *core) settleUnmanaged(id statefs.ID) {
 			return o, false
 		}
 		if len(sight.States) > 0 {
+			ended, _ := c.owner.ReadEnded(id) // nil of a foreign operation
 			o.State = sight.States[0]
-			final = r.Made && !slices.Contains(sight.Requests, r.Action) && !r.Action.AppliesIn(o.State)
+			final = ended == nil && r.Made && !slices.Contains(sight.Requests, r.Action) && !r.Action.AppliesIn(o.State)
 			o.TookEffect = final && r.Action.LeadsTo(o.State)
 			return o, final
 		}

@@ -118,6 +118,32 @@ func TestOutcomesOfWorkThatStopsLate(t *testing.T) {
 	late.want(statefs.Cancelled, false)
 }
 
+// A person may move the marker while the work ends, or just before the daemon removes it. The daemon removes it all the
+// same. A client that waits hears of the end afterwards: until then other readers see the state of the marker.
+func TestOutcomeOfAnEndWhoseMarkerWasMoved(t *testing.T) {
+	t.Parallel()
+	begun, letGo := make(chan struct{}, 1), make(chan struct{})
+	b := setup(t, busyJobs, busyHandlers(begun, letGo))
+	for _, whileItEnds := range []bool{true, false} {
+		id := b.submit("busy", `{}`)
+		<-begun
+		cancel := b.make(id, statefs.Cancel, "")
+		cancel.wantNone()
+		b.daemon.watchMu.Lock() // the event of the move comes after the end
+		b.mv(statefs.MarkerName(id, statefs.Running), statefs.MarkerName(id, statefs.Paused))
+		if whileItEnds {
+			b.daemon.reconcileQueue.enqueue(id)
+			cancel.wantNone()
+		}
+		letGo <- struct{}{}
+		cancel.want(statefs.Cancelled, true)
+		if b.exists(statefs.MarkerName(id, statefs.Paused)) {
+			t.Error("the client was answered before the marker was removed")
+		}
+		b.daemon.watchMu.Unlock()
+	}
+}
+
 // Work that ends by itself leaves a pause without an effect, and a resume with it.
 func TestOutcomesOfWorkThatEndsByItself(t *testing.T) {
 	t.Parallel()

@@ -80,8 +80,9 @@ func (e *ends) finishAs(op *operation, cause statefs.Cause) error {
 	if rec.Trailing {
 		return e.beginTrailing(op, &rec)
 	}
-	if err := e.recordEnd(op, &rec); err != nil {
-		return err
+	moved := e.recordEnd(op, &rec)
+	if moved != nil && !errors.Is(moved, errMoved) {
+		return moved
 	}
 	if op.run != nil {
 		op.run.Acknowledge()
@@ -91,12 +92,12 @@ func (e *ends) finishAs(op *operation, cause statefs.Cause) error {
 	e.counters.finished.Add(1)
 	e.logger.Info("finished", "id", rec.ID, "status", rec.Status, "result", rec.Result, "cause", cause)
 	e.untrack(op)
-	return e.cleanUp(op)
+	return e.cleanUp(op, moved)
 }
 
 // recordEnd makes an end durable and enters it into the history, and then removes the marker, or moves it
 // to trailing: at any time an operation is found in the history or by its marker. Before all that it
-// writes the outbox entries of its deliveries.
+// writes the outbox entries of its deliveries. It returns errMoved if all is done and the marker was not there.
 func (e *ends) recordEnd(op *operation, rec *statefs.Record) error {
 	if err := e.Deliveries.Write(rec); err != nil {
 		return err
@@ -146,8 +147,9 @@ func (e *ends) seal(op *operation) (int64, error) {
 	return info.Size(), nil
 }
 
-// cleanUp removes what a finished operation no longer needs.
-func (e *ends) cleanUp(op *operation) error {
+// cleanUp removes what a finished operation no longer needs, and answers the clients that wait for its requests. If its
+// marker was moved, readers still see the state of the marker: another reconcile removes it, and answers then.
+func (e *ends) cleanUp(op *operation, moved error) error {
 	e.closeLog(op)
 	var errs []error
 	for _, r := range op.unsettled() {
@@ -155,7 +157,11 @@ func (e *ends) cleanUp(op *operation) error {
 	}
 	op.pendingRequests, op.awaiting = nil, nil
 	errs = append(errs, e.dropDoneRequests(op), e.owner.Output.RemoveEmptyLog(op.id(), ""))
-	e.waiters.Settle(op.id(), func(r effect.Request) (effect.Outcome, bool) { return outcomeOfEnd(r, op.rec), true })
+	if moved != nil {
+		e.reconcileQueue.enqueue(op.id())
+	} else {
+		e.waiters.Settle(op.id(), func(r effect.Request) (effect.Outcome, bool) { return outcomeOfEnd(r, op.rec), true })
+	}
 	if op.run == nil || op.run.Def().Work() != catalog.WorkHandler { // a handler has no scratch folder
 		errs = append(errs, files.RemoveFolder(work.ScratchFolder(e.owner.LogPath(op.id()))))
 	}
@@ -229,14 +235,15 @@ func (e *ends) endTrailing(op *operation, cause statefs.Cause) error {
 	if len(rec.Artifacts) == 0 {
 		rec.Artifacts = work.ListArtifacts(e.owner.ArtifactsPath(op.id()))
 	}
-	if err := e.commit(op.id(), change{rec: &rec, from: op.state}, writeEnd, removeMarker); err != nil {
-		return err
+	moved := e.commit(op.id(), change{rec: &rec, from: op.state}, writeEnd, removeMarker)
+	if moved != nil && !errors.Is(moved, errMoved) {
+		return moved
 	}
 	op.rec = &rec
 	op.state = rec.Status
 	e.logger.Info("optional steps ended", "id", rec.ID, "cause", cause)
 	e.untrack(op)
-	return e.cleanUp(op)
+	return e.cleanUp(op, moved)
 }
 
 // endOptionalSteps ends the running optional steps with end, and reports whether there are any.

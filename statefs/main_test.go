@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -284,5 +285,8 @@ func finish(o *Owner, rec *Record, marker State) error {
 	if err := o.WriteEnd(rec); err != nil {
 		return err
 	}
-	return o.RemoveMarker(rec.ID, marker)
+	if err := o.RemoveMarker(rec.ID, marker); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil // a sweep, or an earlier call, has removed it
 }

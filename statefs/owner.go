@@ -188,16 +188,20 @@ func (o *Owner) WriteEnd(rec *Record) error {
 	return o.syncDay(rec.ID.Day())
 }
 
-// RemoveMarker removes the marker of an ended operation, "" if there is none. It needs no sync: if
-// the marker comes back after a power cut, the record is terminal.
+// RemoveMarker removes the marker of an ended operation, "" if there is none. The error wraps
+// fs.ErrNotExist if the marker is not there, so that a person has moved or removed it. It needs no
+// sync: if the marker comes back after a power cut, the record is terminal.
 //
 // It first adds the end to the list of live operations. The history index may not have the end yet,
 // and a start finds the end by the marker or by that list. The line of the submit alone is not
 // enough: it may have gone to a list that this daemon was about to replace.
 func (o *Owner) RemoveMarker(id ID, marker State) error {
 	o.live.remove(id)
-	if marker != "" {
-		return o.RemoveName(MarkerName(id, marker))
+	if marker == "" {
+		return nil
+	}
+	if err := o.jobs.Remove(MarkerName(id, marker)); err != nil {
+		return fmt.Errorf("remove the marker of %s: %w", id, err)
 	}
 	return nil
 }

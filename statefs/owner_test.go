@@ -79,6 +79,9 @@ func TestFinishWritesTheRecordAndThenRemoves(t *testing.T) {
 		check(t, rec.Apply(Queued, CauseCancel, testTime))
 		check(t, finish(o, rec, Queued))
 		check(t, finish(o, rec, Queued)) // as a start does after a crash
+		if err := o.RemoveMarker(rec.ID, Queued); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("a marker that is gone is removed: %v", err)
+		}
 		check(t, finish(o, rec, ""))
 		wantNames(t, o.JobsDir())
 		if back, err := o.ReadRecord(rec.ID); err != nil || back.Status != Cancelled {
