@@ -245,10 +245,7 @@ func TestOutcomesOfRequestsThatAreAnsweredLate(t *testing.T) {
 	made()
 	set.want(statefs.WaitingApproval, true)
 	approve, made := b.makeSlowly(gate, statefs.Approve, `{"reason": "mine"}`)
-	b.await("the next gate", func() bool {
-		rec, err := b.tree.ReadRecord(gate)
-		return err == nil && rec.Status == statefs.WaitingApproval && rec.CurrentStep().Name == "ship"
-	})
+	b.awaitGate(gate, "ship")
 	b.make(gate, statefs.Approve, `{"step": "agree", "reason": "late"}`).want(statefs.WaitingApproval, false)
 	made()
 	approve.want(statefs.WaitingApproval, true)
@@ -266,12 +263,87 @@ func TestOutcomesOfRequestsAboutSteps(t *testing.T) {
 	b.make(id, statefs.Approve, `{"step": "ship"}`).want(statefs.WaitingApproval, false) // refused
 	b.make(id, statefs.Set, `{"values": {"params.n": 2}}`).want(statefs.WaitingApproval, true)
 	b.make(id, statefs.Approve, `{}`).want(statefs.Queued, true)
-	b.await("the next gate", func() bool {
-		rec, err := b.tree.ReadRecord(id)
-		return err == nil && rec.Status == statefs.WaitingApproval && rec.CurrentStep().Name == "ship"
-	})
+	b.awaitGate(id, "ship")
 	b.make(id, statefs.Reject, `{"step": "agree"}`).want(statefs.WaitingApproval, false) // refused
 	b.make(id, statefs.Reject, `{}`).want(statefs.Failed, true)
+}
+
+// A reject is answered when the operation has ended. An optional step that is at work must end first.
+func TestOutcomeOfARejectBesideAnOptionalStep(t *testing.T) {
+	t.Parallel()
+	begun, letGo := make(chan struct{}, 1), make(chan struct{})
+	b := setup(t, `
+group: test
+name: gated_beside
+steps:
+  - {name: main, run: [echo, main]}
+  - {name: agree, needs: [main], approve: true}
+  - {name: aside, needs: [main], optional: true, handler: busy}
+`, busyHandlers(begun, letGo))
+	id := b.submit("gated_beside", `{}`)
+	<-begun
+	b.record(id, statefs.WaitingApproval)
+	reject := b.make(id, statefs.Reject, `{}`)
+	b.awaitLog(id, "Step agree is rejected")
+	reject.wantNone()
+	b.make(id, statefs.Approve, `{}`).want(statefs.WaitingApproval, false) // too late
+	reject.wantNone()
+	close(letGo)
+	reject.want(statefs.Failed, true)
+}
+
+// A daemon that was killed between carrying out an approve and removing its file leaves the file in taken/. The next
+// daemon restores it. A client that asks that daemon again is answered, and what was approved is not approved twice.
+func TestOutcomesBesideARestoredApprove(t *testing.T) {
+	t.Parallel()
+	b := setup(t, gateJobs, nil)
+	early, late := b.submit("gated", `{}`), b.submit("gated", `{}`)
+	ids := []statefs.ID{early, late}
+	for _, id := range ids {
+		b.record(id, statefs.WaitingApproval)
+	}
+	must(t, b.stop())
+	aside := t.TempDir()
+	for _, id := range ids {
+		b.request(id, statefs.Approve, `{}`)
+		name := statefs.RequestName(id, statefs.Approve)
+		must(t, os.Link(filepath.Join(b.tree.JobsDir(), name), filepath.Join(aside, name)))
+	}
+	b.start()
+	for _, id := range ids {
+		b.awaitGate(id, "ship")
+	}
+	must(t, b.stop())
+	for _, id := range ids {
+		name := statefs.RequestName(id, statefs.Approve)
+		must(t, os.Rename(filepath.Join(aside, name), filepath.Join(b.dir, "taken", name)))
+	}
+	var first, second *pendingRequest
+	b.startAfter(func() {
+		first = b.make(early, statefs.Approve, `{"step": "agree"}`) // replaces the file in taken/
+		second = &pendingRequest{b, statefs.Approve, b.daemon.AwaitRequest(late, statefs.Approve)}
+	})
+	must(t, b.tree.RequestThen(late, statefs.Approve, json.RawMessage(`{"step": "agree"}`), second.waiter.Made))
+	first.want(statefs.WaitingApproval, false)
+	second.want(statefs.WaitingApproval, false)
+	for _, id := range ids {
+		b.awaitGate(id, "ship")
+		b.make(id, statefs.Approve, `{}`).want(statefs.Queued, true)
+		if rec := b.awaitEnd(id); rec.Result != statefs.Success || len(rec.ActionRecords) != 2 {
+			t.Errorf("%s with %+v", rec.Result, rec.ActionRecords)
+		}
+	}
+	if names := b.taken(); len(names) > 0 {
+		t.Errorf("taken/ holds %q", names)
+	}
+}
+
+func (b *bench) awaitGate(id statefs.ID, step string) {
+	b.t.Helper()
+	b.await("the gate of step "+step, func() bool {
+		rec, err := b.tree.ReadRecord(id)
+		return err == nil && rec.Status == statefs.WaitingApproval && rec.CurrentStep().Name == step
+	})
 }
 
 // An operation that waits for its next attempt was retried by the request, also if the attempt fails at once.
