@@ -112,7 +112,7 @@ func submitRefusal(err error) *front.RefusalError {
 	}
 	if unknown, ok := errors.AsType[*submit.UnknownJobError](err); ok {
 		if unknown.Jobs == nil {
-			return front.Refuse(http.StatusNotFound, "%s", unknown.Error()).With("groups", unknown.Groups)
+			return front.Refuse(http.StatusNotFound, "%s", unknown.Error()).With("groups", append([]string{}, unknown.Groups...))
 		}
 		return front.Refuse(http.StatusNotFound, "%s", unknown.Error()).With("jobs", unknown.Jobs)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -248,6 +249,17 @@ func TestOpenAPIDescribesTheTable(t *testing.T) {
 		op, ok := doc.Paths[path][strings.ToLower(row.Method)]
 		if !ok || op.Summary != row.Summary || len(op.Parameters) != len(names)+len(row.Query) || len(op.Responses) < 2 {
 			t.Errorf("%s %s is described as %+v", row.Method, row.Path, op)
+		}
+	}
+}
+
+// A client may range over the groups of the answer, also when there is none.
+func TestAnUnknownGroupWithoutJobs(t *testing.T) {
+	t.Parallel()
+	r := setup(t, func(c *Config) { c.Catalog = catalog.New(catalog.Options{}) })
+	for _, path := range []string{"/nope/streaming01", "/nope/control", "/nope/operations"} {
+		if a := r.get(path); a.status != 404 || !strings.Contains(a.body, `"groups":[]`) {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}
 	}
 }
