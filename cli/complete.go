@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -106,11 +107,13 @@ func (a *app) completeJob(cmd *cobra.Command, args []string, begun string) ([]st
 	return found, directive
 }
 
-// findAddresses returns the jobs for a completion.
-func findAddresses(ctx context.Context, s *session, _ []string) (found []string, err error) {
+// findAddresses returns the jobs for a completion, except the arguments.
+func findAddresses(ctx context.Context, s *session, args []string) (found []string, err error) {
 	jobs, err := s.findJobs(ctx)
 	for _, j := range jobs {
-		found = append(found, cobra.CompletionWithDesc(j.Address(), j.Summary))
+		if !slices.Contains(args, j.Address()) {
+			found = append(found, cobra.CompletionWithDesc(j.Address(), j.Summary))
+		}
 	}
 	return found, err
 }

@@ -69,7 +69,7 @@ func (a *app) switchCommand(name, short string, on bool) *cobra.Command {
 		Use:               name + " GROUP/JOB...",
 		Short:             short,
 		Args:              needs("GROUP/JOB"),
-		ValidArgsFunction: a.completeJob,
+		ValidArgsFunction: a.suggestions(findAddresses),
 		RunE: a.opens("", func(ctx context.Context, s *session, b *backend.Backend, addresses []string) error {
 			return each(addresses, func(address string) error { return s.switchSchedule(ctx, b, address, on) })
 		}),
