@@ -117,7 +117,9 @@ func (c *Client) receive(ctx context.Context, method, path string, query url.Val
 }
 
 // send returns the response of a request that the daemon accepted; the caller closes its body.
-func (c *Client) send(ctx context.Context, method, path string, query url.Values, body any) (*http.Response, error) {
+func (c *Client) send(ctx context.Context, method, path string, query url.Values, body any,
+	header ...[2]string,
+) (*http.Response, error) {
 	var content io.Reader
 	if body != nil {
 		data, err := json.Marshal(body)
@@ -139,6 +141,9 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	}
 	if c.token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	for _, h := range header {
+		req.Header.Set(h[0], h[1])
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {

@@ -59,18 +59,41 @@ func TestStepActionsAreSent(t *testing.T) {
 
 func TestTheEndOfTheOutputOfAStep(t *testing.T) {
 	t.Parallel()
-	c := answering(t, func(w http.ResponseWriter, r *http.Request) {
+	asked := make(chan string, 1)
+	whole := answering(t, func(w http.ResponseWriter, r *http.Request) { // as a proxy that knows no Range
+		asked <- r.Header.Get("Range")
 		_, _ = io.WriteString(w, r.URL.Query().Get("step")+" 0123456789")
 	})
-	for last, want := range map[int64]string{0: "split 0123456789", 4: "6789", 100: "split 0123456789"} {
-		log, err := c.StepLog(t.Context(), parsed(t), "split", last)
-		if err != nil {
-			t.Fatal(err)
+	part := answering(t, func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.Header.Get("Range")
+		http.ServeContent(w, r, "log", time.Time{}, strings.NewReader(r.URL.Query().Get("step")+" 0123456789"))
+	})
+	for last, want := range map[int64][2]string{
+		0: {"", "split 0123456789"}, 4: {"bytes=-4", "6789"}, 100: {"bytes=-100", "split 0123456789"},
+	} {
+		for _, c := range []*client.Client{whole, part} {
+			log, err := c.StepLog(t.Context(), parsed(t), "split", last)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(log)
+			_ = log.Close()
+			if err != nil || string(got) != want[1] {
+				t.Errorf("the last %d bytes are %q, %v, want %q", last, got, err, want[1])
+			}
+			if got := <-asked; got != want[0] {
+				t.Errorf("for the last %d bytes it asks for %q, want %q", last, got, want[0])
+			}
 		}
-		got, err := io.ReadAll(log)
-		_ = log.Close()
-		if err != nil || string(got) != want {
-			t.Errorf("the last %d bytes are %q, %v, want %q", last, got, err, want)
-		}
+	}
+	empty := answering(t, func(w http.ResponseWriter, r *http.Request) {
+		http.ServeContent(w, r, "log", time.Time{}, strings.NewReader(""))
+	})
+	log, err := empty.StepLog(t.Context(), parsed(t), "split", 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(log); err != nil || len(got) > 0 || log.Close() != nil {
+		t.Errorf("the end of nothing is %q, %v", got, err)
 	}
 }
