@@ -77,13 +77,12 @@ func TestAdmit(t *testing.T) {
 	busy(admit("default"), "All lanes are closed", false, lanes.RetryAfterClosed)
 }
 
-// Concurrent submits are admitted up to the limit and no further; when one operation ends, one more
-// is admitted.
-func TestQueueQuotaUnderConcurrentSubmits(t *testing.T) {
-	t.Parallel()
+// setupQuota starts a daemon whose intake respects max_queued. The returned function submits a list of n operations.
+func setupQuota(t *testing.T, maxQueued int) (*bench, func(n int) ([]submit.Outcome, error)) {
+	t.Helper()
 	b := prepare(t, laneJobs, testHandlers)
 	b.config.Lanes = map[string]LaneConfig{"one": {}}
-	b.config.MaxQueued = 10
+	b.config.MaxQueued = maxQueued
 	b.config.Intake = submit.NewIntake(submit.Config{
 		Tree:  b.tree,
 		Admit: func(drafts []*statefs.Record) error { return b.daemon.Admit(drafts) },
@@ -92,18 +91,22 @@ func TestQueueQuotaUnderConcurrentSubmits(t *testing.T) {
 	def := b.catalog.Get("test", "one")
 	params, err := def.BindJSON([]byte(`{}`))
 	must(t, err)
-	submitOne := func() (statefs.ID, error) {
-		out, err := b.config.Intake.Submit(t.Context(), submit.Request{Definition: def, Params: params, ForceNew: true})
-		if err != nil {
-			return statefs.ID{}, err
-		}
-		return out[0].Record.ID, nil
+	one := submit.Request{Definition: def, Params: params, ForceNew: true}
+	return b, func(n int) ([]submit.Outcome, error) {
+		return b.config.Intake.Submit(t.Context(), slices.Repeat([]submit.Request{one}, n)...)
 	}
+}
+
+// Concurrent submits are admitted up to the limit and no further; when one operation ends, one more
+// is admitted.
+func TestQueueQuotaUnderConcurrentSubmits(t *testing.T) {
+	t.Parallel()
+	b, submitList := setupQuota(t, 10)
 	var all sync.WaitGroup
 	var taken, refused atomic.Int32
 	for range 100 {
 		all.Go(func() {
-			_, err := submitOne()
+			_, err := submitList(1)
 			switch busy, ok := errors.AsType[*submit.BusyError](err); {
 			case err == nil:
 				taken.Add(1)
@@ -121,8 +124,8 @@ func TestQueueQuotaUnderConcurrentSubmits(t *testing.T) {
 	listing, err := b.tree.List()
 	must(t, err)
 	b.cancel(listing.Markers[0].ID)
-	b.poll("there is room for one", func() bool { _, err := submitOne(); return err == nil })
-	if _, err := submitOne(); err == nil {
+	b.poll("there is room for one", func() bool { _, err := submitList(1); return err == nil })
+	if _, err := submitList(1); err == nil {
 		t.Error("there is room for a second one")
 	}
 }
@@ -135,21 +138,7 @@ func TestQueueQuotaAfterAFailedPublish(t *testing.T) {
 	for taken, name := range []string{"refused", "in part"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := prepare(t, laneJobs, testHandlers)
-			b.config.Lanes = map[string]LaneConfig{"one": {}}
-			b.config.MaxQueued = 4
-			b.config.Intake = submit.NewIntake(submit.Config{
-				Tree:  b.tree,
-				Admit: func(drafts []*statefs.Record) error { return b.daemon.Admit(drafts) },
-			})
-			b.start()
-			def := b.catalog.Get("test", "one")
-			params, err := def.BindJSON([]byte(`{}`))
-			must(t, err)
-			submitList := func(n int) ([]submit.Outcome, error) {
-				one := submit.Request{Definition: def, Params: params, ForceNew: true}
-				return b.config.Intake.Submit(t.Context(), slices.Repeat([]submit.Request{one}, n)...)
-			}
+			b, submitList := setupQuota(t, 4)
 			first, err := submitList(1)
 			must(t, err)
 			for second := range 60 { // of the time in the ID, which is that of the submit
