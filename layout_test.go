@@ -125,6 +125,7 @@ var imports = []row{
 		"servers of others that speak S3, for tests; it asks them with a client, and knows nothing of what delivers to them",
 	},
 	{"internal/browsertest", 1, nil, nil, "a real browser for tests; what the page is it does not know"},
+	{"internal/wordtest", 0, nil, nil, "reads the comments of constants as text, for tests that generate pages from them"},
 	{"internal/prooftest", 0, nil, nil, "how many rounds the tests of promises do, by one variable of the environment"},
 	{"internal/fakejob", 1, nil, []string{xsys}, "a child program for tests, which behaves like a stranger's"},
 

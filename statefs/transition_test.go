@@ -5,14 +5,13 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jobdir/jobdir/internal/wordtest"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/states.md from the table of transitions")
@@ -34,7 +33,7 @@ failed:
 
 func causes() []Cause {
 	var all []Cause
-	for cause := range meanings("transition.go") {
+	for cause := range wordtest.Meanings("transition.go") {
 		all = append(all, Cause(cause))
 	}
 	slices.Sort(all)
@@ -148,7 +147,7 @@ func TestEveryWordHasADescription(t *testing.T) {
 			t.Errorf("state %s means %q", state, state.Description())
 		}
 	}
-	sentences := meanings("transition.go")
+	sentences := wordtest.Meanings("transition.go")
 	for _, row := range transitions {
 		if meaning := sentences[string(row.Cause)]; !strings.HasSuffix(meaning, ".") {
 			t.Errorf("cause %s means %q", row.Cause, meaning)
@@ -175,33 +174,8 @@ func TestStatesPage(t *testing.T) {
 	}
 }
 
-// meanings returns what the comments of the constants in files say, by the value of the constant: "// Pending: it has
-// not begun." means "It has not begun."
-func meanings(files ...string) map[string]string {
-	meanings := make(map[string]string)
-	for _, file := range files {
-		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
-		if err != nil {
-			panic(err)
-		}
-		ast.Inspect(parsed, func(n ast.Node) bool {
-			spec, ok := n.(*ast.ValueSpec)
-			if !ok || spec.Doc == nil || len(spec.Values) != 1 {
-				return true
-			}
-			value, ok := spec.Values[0].(*ast.BasicLit)
-			text, is := strings.CutPrefix(strings.Join(strings.Fields(spec.Doc.Text()), " "), spec.Names[0].Name+": ")
-			if ok && is {
-				meanings[strings.Trim(value.Value, `"`)] = strings.ToUpper(text[:1]) + text[1:]
-			}
-			return true
-		})
-	}
-	return meanings
-}
-
 func statesPage() []byte {
-	sentences := meanings("transition.go")
+	sentences := wordtest.Meanings("transition.go")
 	var page bytes.Buffer
 	page.WriteString(`<!-- Generated from statefs/transition.go by "make generate"; do not edit. -->
 

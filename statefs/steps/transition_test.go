@@ -5,12 +5,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/jobdir/jobdir/internal/wordtest"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/steps.md from the table of transitions")
@@ -36,7 +35,7 @@ func TestEveryPairOfStatusAndCause(t *testing.T) {
 		}
 	}
 	for _, from := range append(Statuses(), "", "banana") {
-		for word := range meanings("transition.go") {
+		for word := range wordtest.Meanings("transition.go") {
 			s, cause := Step{Name: "split", Status: from}, Cause(word)
 			err := s.Apply(cause)
 			pair := fmt.Sprintf("%s %s", from, cause)
@@ -50,7 +49,7 @@ func TestEveryPairOfStatusAndCause(t *testing.T) {
 			}
 		}
 	}
-	words := meanings("step.go", "transition.go")
+	words := wordtest.Meanings("step.go", "transition.go")
 	for _, row := range transitions {
 		if words[string(row.From)] == "" || words[string(row.Cause)] == "" || words[string(row.To)] == "" {
 			t.Errorf("%v: a word without a meaning", row)
@@ -74,33 +73,8 @@ func TestStepsPage(t *testing.T) {
 	}
 }
 
-// meanings returns what the comments of the constants in files say, by the value of the constant: "// Pending: it has
-// not begun." means "It has not begun."
-func meanings(files ...string) map[string]string {
-	meanings := make(map[string]string)
-	for _, file := range files {
-		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
-		if err != nil {
-			panic(err)
-		}
-		ast.Inspect(parsed, func(n ast.Node) bool {
-			spec, ok := n.(*ast.ValueSpec)
-			if !ok || spec.Doc == nil || len(spec.Values) != 1 {
-				return true
-			}
-			value, ok := spec.Values[0].(*ast.BasicLit)
-			text, is := strings.CutPrefix(strings.Join(strings.Fields(spec.Doc.Text()), " "), spec.Names[0].Name+": ")
-			if ok && is {
-				meanings[strings.Trim(value.Value, `"`)] = strings.ToUpper(text[:1]) + text[1:]
-			}
-			return true
-		})
-	}
-	return meanings
-}
-
 func stepsPage() []byte {
-	statuses, causes := meanings("step.go"), meanings("transition.go")
+	statuses, causes := wordtest.Meanings("step.go"), wordtest.Meanings("transition.go")
 	var page bytes.Buffer
 	page.WriteString(`<!-- Generated from statefs/steps/transition.go by "make generate"; do not edit. -->
 
