@@ -346,6 +346,41 @@ func (b *bench) awaitGate(id statefs.ID, step string) {
 	})
 }
 
+// A request whose file a person removes before it is carried out is answered, also while the disk is full.
+func TestOutcomeOfAWithdrawnRequestOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	dir, fill := smallDisk(t)
+	b := prepareAt(t, dir, gateJobs, nil)
+	b.start()
+	id := b.submit("gated", `{}`)
+	b.record(id, statefs.WaitingApproval)
+	defer fill()()
+	approve := b.make(id, statefs.Approve, "") // the daemon waits for the arguments of an empty file
+	must(t, os.Remove(filepath.Join(b.tree.JobsDir(), statefs.RequestName(id, statefs.Approve))))
+	approve.want(statefs.WaitingApproval, false)
+}
+
+// So is a request for an operation that the daemon cannot manage because a newer daemon wrote its record.
+func TestOutcomeOfAWithdrawnRequestOfANewerRecord(t *testing.T) {
+	t.Parallel()
+	b := setup(t, gateJobs, nil)
+	id := b.submit("gated", `{}`)
+	b.record(id, statefs.WaitingApproval)
+	must(t, b.stop())
+	file := strings.TrimSuffix(b.tree.LogPath(id), ".log") + ".json"
+	record, err := os.ReadFile(file)
+	must(t, err)
+	must(t, os.WriteFile(file, []byte(`{"version": 1000}`), 0o640))
+	b.start()
+	approve, cancel := b.make(id, statefs.Approve, `{}`), b.make(id, statefs.Cancel, "")
+	approve.wantNone()
+	must(t, os.Remove(filepath.Join(b.tree.JobsDir(), statefs.RequestName(id, statefs.Approve))))
+	approve.want(statefs.WaitingApproval, false)
+	cancel.wantNone()
+	must(t, os.WriteFile(file, record, 0o640))
+	cancel.want(statefs.Cancelled, true)
+}
+
 // An operation that waits for its next attempt was retried by the request, also if the attempt fails at once.
 func TestOutcomesOfRetries(t *testing.T) {
 	t.Parallel()

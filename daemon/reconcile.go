@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/jobdir/jobdir/daemon/effect"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/api"
 	"github.com/jobdir/jobdir/statefs/files"
@@ -154,6 +155,11 @@ func (rc *reconciler) noteUnmanaged(id statefs.ID, sight statefs.Observation, er
 	if err == nil && !rc.stopping.Load() {
 		rc.live.Withdraw(id)
 		rc.settleUnmanaged(id)
+	}
+	if err != nil && len(sight.States) > 0 { // nothing carries out its requests
+		rc.waiters.Settle(id, func(r effect.Request) (effect.Outcome, bool) {
+			return effect.Outcome{State: sight.States[0]}, r.Made && !rc.owner.RequestPending(id, r.Action)
+		})
 	}
 	switch {
 	case len(sight.States)+len(sight.Requests) == 0:
