@@ -125,7 +125,7 @@ var imports = []row{
 		"servers of others that speak S3, for tests; it asks them with a client, and knows nothing of what delivers to them",
 	},
 	{"internal/browsertest", 1, nil, nil, "a real browser for tests; what the page is it does not know"},
-	{"internal/wordtest", 0, nil, nil, "reads the comments of constants as text, for tests that generate pages from them"},
+	{"internal/wordtest", 0, nil, []string{"go/ast", "go/parser", "go/token"}, "reads the comments of constants as text, for tests that generate pages from them"},
 	{"internal/prooftest", 0, nil, nil, "how many rounds the tests of promises do, by one variable of the environment"},
 	{"internal/fakejob", 1, nil, []string{xsys}, "a child program for tests, which behaves like a stranger's"},
 
@@ -290,7 +290,7 @@ var imports = []row{
 		"users build it into their programs, also on other systems: no server code behind it",
 	},
 
-	{"jobs-example", 7, []string{"daemon", "catalog", "statefs"}, nil, "handlers as a user writes them"},
+	{"jobs-example", 7, []string{"daemon/work", "catalog", "statefs"}, nil, "handlers as a user writes them"},
 	{
 		"cli/exit", 6,
 		[]string{"statefs", "client"},
@@ -306,8 +306,8 @@ var imports = []row{
 	{
 		"cli/config", 8,
 		[]string{
-			"cli/exit", "cli/term", "statefs", "catalog", "catalog/param", "control/front", "daemon", "daemon/events", "daemon/history",
-			"daemon/outbox", "daemon/queue", "daemon/submit",
+			"cli/exit", "cli/term", "statefs", "catalog", "catalog/param", "control/front", "daemon/breaker", "daemon/events",
+			"daemon/history", "daemon/lanes", "daemon/outbox", "daemon/queue", "daemon/submit",
 		},
 		[]string{pflag, yaml},
 		"the table of settings, and what it is read from; it starts nothing, and yaml is for the configuration file",

@@ -11,8 +11,9 @@ import (
 
 	"github.com/jobdir/jobdir/cli"
 	"github.com/jobdir/jobdir/cli/config"
-	"github.com/jobdir/jobdir/daemon"
+	"github.com/jobdir/jobdir/daemon/lanes"
 	"github.com/jobdir/jobdir/daemon/queue"
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -65,9 +66,9 @@ func playLoad(ctx context.Context, argument []byte) error {
 		Durability: statefs.Durability(o.Durability),
 		Work:       config.Work{Grace: 2 * time.Second}, Logger: slog.New(slog.NewTextHandler(os.Stderr,
 			&slog.HandlerOptions{Level: slog.LevelWarn})),
-		Queue: config.Queue{Lanes: map[string]daemon.LaneConfig{"one": {Lane: queue.Lane{Capacity: 1}}}},
-		Handlers: daemon.Handlers{
-			"noop":  {Run: func(context.Context, *daemon.Op) error { return nil }},
+		Queue: config.Queue{Lanes: map[string]lanes.LaneConfig{"one": {Lane: queue.Lane{Capacity: 1}}}},
+		Handlers: work.Handlers{
+			"noop":  {Run: func(context.Context, *work.Op) error { return nil }},
 			"gated": {Run: g.hold},
 		},
 		Serving: func(s cli.Serving) {
@@ -85,7 +86,7 @@ type gate struct {
 	left time.Time
 }
 
-func (g *gate) hold(ctx context.Context, _ *daemon.Op) error {
+func (g *gate) hold(ctx context.Context, _ *work.Op) error {
 	g.mu.Lock()
 	gap, first := time.Since(g.left), g.left.IsZero()
 	g.mu.Unlock()

@@ -19,8 +19,8 @@ import (
 
 	"github.com/jobdir/jobdir/cli"
 	"github.com/jobdir/jobdir/cli/config"
-	"github.com/jobdir/jobdir/daemon"
 	"github.com/jobdir/jobdir/daemon/keeper"
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -230,7 +230,7 @@ func playServer(ctx context.Context, argument []byte) error {
 		Durability: statefs.Durability(o.Durability),
 		Work:       config.Work{Grace: 2 * time.Second}, Logger: slog.New(slog.NewTextHandler(os.Stderr,
 			&slog.HandlerOptions{Level: slog.LevelWarn})),
-		Handlers: daemon.Handlers{"hold": {Run: hold}, "lines": {Run: writeLines}},
+		Handlers: work.Handlers{"hold": {Run: hold}, "lines": {Run: writeLines}},
 		Serving: func(s cli.Serving) {
 			say(ownServer{Base: s.Addresses[0]})
 		},
@@ -266,13 +266,13 @@ func answerBytes(end func(), others map[byte]func()) {
 }
 
 // hold waits until it is cancelled.
-func hold(_ context.Context, op *daemon.Op) error {
+func hold(_ context.Context, op *work.Op) error {
 	op.Logf("started")
 	return op.Sleep(time.Hour)
 }
 
 // writeLines writes lines when its gate opens: a named pipe that the run opens when all readers are there.
-func writeLines(_ context.Context, op *daemon.Op) error {
+func writeLines(_ context.Context, op *work.Op) error {
 	number := func(name string) int {
 		n, _ := strconv.Atoi(op.Params().Get(name)) // the definition says that it is an integer
 		return n

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/client"
-	"github.com/jobdir/jobdir/daemon"
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/internal/prooftest"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -24,10 +24,10 @@ import (
 // handlerProgram is a program of a user: the whole of jobdir with handlers of its own.
 const handlerProgram = "jobdir-handlers"
 
-var handlers = daemon.Handlers{
-	"nothing": {Run: func(context.Context, *daemon.Op) error { return nil }},
+var handlers = work.Handlers{
+	"nothing": {Run: func(context.Context, *work.Op) error { return nil }},
 	// speak writes what comes through a named pipe to its log, until an empty text comes.
-	"speak": {Run: func(_ context.Context, op *daemon.Op) error {
+	"speak": {Run: func(_ context.Context, op *work.Op) error {
 		pipe, _ := op.Params().Lookup("pipe")
 		for {
 			text, err := os.ReadFile(pipe.Text())

@@ -16,6 +16,7 @@ import (
 	"github.com/jobdir/jobdir/cli/serve"
 	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/daemon"
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -45,29 +46,31 @@ type (
 	// Params are the parameters of an operation, by name.
 	Params = catalog.Params
 	// Handlers are the Go functions that definitions can name.
-	Handlers = daemon.Handlers
+	Handlers = work.Handlers
 	// Handler is a Go function that is the work of operations.
-	Handler = daemon.Handler
+	Handler = work.Handler
 	// Op is what a handler gets: the parameters, the log, progress, results.
-	Op = daemon.Op
+	Op = work.Op
 	// Item is one item of the work of a handler.
-	Item = daemon.Item
+	Item = work.Item
+	// AttemptError is the error of a handler that also says what happens next.
+	AttemptError = work.AttemptError
 )
 
 // The reasons with which the context of a handler ends.
 var (
-	ErrCancelled   = daemon.ErrCancelled
-	ErrInterrupted = daemon.ErrInterrupted
+	ErrCancelled   = work.ErrCancelled
+	ErrInterrupted = work.ErrInterrupted
 )
 
 // ErrDetach is the cause with which the context of [Serve] ends if commands shall continue to run.
 var ErrDetach = daemon.ErrDetach
 
 // RetryAfter returns err as the error of a handler whose next attempt begins after wait.
-func RetryAfter(err error, wait time.Duration) error { return daemon.RetryAfter(err, wait) }
+func RetryAfter(err error, wait time.Duration) error { return work.RetryAfter(err, wait) }
 
 // NeedsPerson returns err as the error of a handler after which the operation waits for a person.
-func NeedsPerson(err error) error { return daemon.NeedsPerson(err) }
+func NeedsPerson(err error) error { return work.NeedsPerson(err) }
 
 // Serve runs a daemon until ctx ends, and then stops it in order: it refuses new operations, interrupts work
 // and puts it back into the queue, ends open streams and releases the lock. If the cause of ctx is

@@ -15,13 +15,13 @@ import (
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/cli"
 	"github.com/jobdir/jobdir/client"
-	"github.com/jobdir/jobdir/daemon"
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 )
 
 const helloYAML = "group: g\nname: hello\nparams: {n: {type: integer, default: 2}}\nhandler: hello\n"
 
-func hello(_ context.Context, op *daemon.Op) error {
+func hello(_ context.Context, op *work.Op) error {
 	op.Logf("hello from run %d", op.RunNumber())
 	return op.Result("greeting", "hello")
 }
@@ -63,7 +63,7 @@ func TestServeAsALibrary(t *testing.T) {
 		Storage:     filepath.Join(t.TempDir(), "storage"),
 		Listen:      []string{"127.0.0.1:0"},
 		Definitions: []catalog.Source{{Name: "hello.yaml", YAML: []byte(helloYAML)}},
-		Handlers:    daemon.Handlers{"hello": {Run: hello, Total: func(p catalog.Params) *int64 { return new(int64(7)) }}},
+		Handlers:    work.Handlers{"hello": {Run: hello, Total: func(p catalog.Params) *int64 { return new(int64(7)) }}},
 	}
 	where, end := serving(t, config)
 	if where.Jobs != 1 || len(where.Addresses) != 1 || where.Storage != config.Storage {
@@ -141,7 +141,7 @@ func TestDefinitionsAreReadAgain(t *testing.T) {
 	}
 	where, end := serving(t, cli.ServeConfig{
 		Storage: storage, Jobs: []string{jobs},
-		Handlers: daemon.Handlers{"hello": {Run: hello}},
+		Handlers: work.Handlers{"hello": {Run: hello}},
 	})
 	c, err := client.New("unix:" + where.Socket)
 	if err != nil {

@@ -17,13 +17,13 @@ import (
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
-	"github.com/jobdir/jobdir/daemon"
+	"github.com/jobdir/jobdir/daemon/work"
 )
 
 // app is one invocation of the program.
 type app struct {
 	streams     term.Streams
-	handlers    daemon.Handlers
+	handlers    work.Handlers
 	definitions []catalog.Source
 	server      string // the flag --server of every command
 }

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/jobdir/jobdir/daemon/decide"
+	"github.com/jobdir/jobdir/daemon/lanes"
 	"github.com/jobdir/jobdir/daemon/live"
 	"github.com/jobdir/jobdir/daemon/queue"
 	"github.com/jobdir/jobdir/statefs"
@@ -45,7 +46,7 @@ func queueFollowsTheTable(t *rapid.T) {
 	now := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
 	m := &tableModel{
 		config: Config{
-			Lanes: map[string]LaneConfig{
+			Lanes: map[string]lanes.LaneConfig{
 				"one": {Lane: queue.Lane{Capacity: 1}}, "two": {Lane: queue.Lane{Capacity: 2}},
 			},
 			Limits: map[string]int{"tool": 1},

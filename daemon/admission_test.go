@@ -60,7 +60,7 @@ run: [/no/such/program]
 func lanesBench(t *testing.T) *bench {
 	t.Helper()
 	b := prepare(t, laneJobs, testHandlers)
-	b.config.Lanes = map[string]LaneConfig{
+	b.config.Lanes = map[string]lanes.LaneConfig{
 		"one":    {Lane: queue.Lane{Capacity: 1}},
 		"two":    {Lane: queue.Lane{Capacity: 2}},
 		"hourly": {Lane: queue.Lane{Capacity: queue.Unlimited, Starts: 1, Per: time.Hour}},
@@ -195,7 +195,7 @@ func TestPlacesAfterARestart(t *testing.T) {
 	t.Parallel()
 	k := prepareKept(t, strings.ReplaceAll(laneJobs, "name: one\nlane: one\nhandler: wait",
 		"name: one\nlane: one\nrun: [sleep, '1000']"))
-	k.config.Lanes = map[string]LaneConfig{"one": {Lane: queue.Lane{Capacity: 1}}}
+	k.config.Lanes = map[string]lanes.LaneConfig{"one": {Lane: queue.Lane{Capacity: 1}}}
 	k.start()
 	first := k.submit("one", `{}`)
 	k.awaitState(first, statefs.Running)
@@ -336,7 +336,7 @@ func TestRateAfterARestart(t *testing.T) {
 	t.Parallel()
 	k := prepareKept(t, strings.ReplaceAll(laneJobs, "name: hourly\nlane: hourly\nhandler: count",
 		"name: hourly\nlane: hourly\nparams: {n: {type: integer, default: 0}}\nrun: [sleep, '1000']"))
-	k.config.Lanes = map[string]LaneConfig{"hourly": {Lane: queue.Lane{
+	k.config.Lanes = map[string]lanes.LaneConfig{"hourly": {Lane: queue.Lane{
 		Capacity: queue.Unlimited,
 		Starts:   1, Per: time.Hour,
 	}}}

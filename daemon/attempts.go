@@ -82,7 +82,7 @@ func classOf(r *work.Run, rec *statefs.Record, err error) catalog.Class {
 	if class := matchErrorPattern(r, rec); class != "" {
 		return class
 	}
-	if f, ok := errors.AsType[*AttemptError](err); ok && f.Class != "" {
+	if f, ok := errors.AsType[*work.AttemptError](err); ok && f.Class != "" {
 		return f.Class
 	}
 	if class := r.Def().ExitCodes.Class(code, rec.ExitCode); class != "" {

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/daemon/delivery"
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
@@ -50,7 +51,7 @@ func childDaemon(dir string) error {
 		// tests kill these daemons again and again
 		CrashLimit: catalog.CrashLimit{Burst: catalog.MaxCrashBurst, Within: 1},
 		Owner:      owner, Catalog: jobs, Handlers: testHandlers, Logger: slog.New(slog.DiscardHandler),
-		Outbox: OutboxSettings{WebhookAllow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
+		Outbox: delivery.Settings{WebhookAllow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
 	}
 	if os.Getenv(keptVariable) != "" {
 		config.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))

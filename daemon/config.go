@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
-	"github.com/jobdir/jobdir/daemon/breaker"
 	"github.com/jobdir/jobdir/daemon/delivery"
 	"github.com/jobdir/jobdir/daemon/events"
 	"github.com/jobdir/jobdir/daemon/history"
@@ -27,7 +26,7 @@ type Config struct {
 	// operation uses the definition stored with it, and the catalog only if its record names none.
 	Catalog *catalog.Catalog
 	// Handlers are the Go functions that job definitions may name.
-	Handlers Handlers
+	Handlers work.Handlers
 	// Logger receives log messages; nil discards them.
 	Logger *slog.Logger
 	// Keepers run the commands, which then outlive the daemon. The daemon does not close them. If
@@ -44,7 +43,7 @@ type Config struct {
 	// SweepInterval is the time between two sweeps. Default 60 s.
 	SweepInterval time.Duration
 	// Lanes configures the lanes by name. statefs.DefaultLane always exists.
-	Lanes map[string]LaneConfig
+	Lanes map[string]lanes.LaneConfig
 	// Limits are the capacities of the limits by name.
 	Limits map[string]int
 	// Ageing is the waiting time that counts as much as one point of priority; 0: only priority
@@ -68,7 +67,7 @@ type Config struct {
 	// nil.
 	Events *events.Log
 	// Outbox are the settings of deliveries; the zero value suits production.
-	Outbox OutboxSettings
+	Outbox delivery.Settings
 }
 
 func (c *Config) setDefaults() error {
@@ -93,38 +92,6 @@ func (c *Config) setDefaults() error {
 	}
 	return nil
 }
-
-// OutboxSettings are the settings of deliveries.
-type OutboxSettings = delivery.Settings
-
-// The types of handlers, so that a program with handlers imports this package only.
-type (
-	// Handler is Go code that does the work of a job.
-	Handler = work.Handler
-	// Handlers maps the names that definitions use to handlers.
-	Handlers = work.Handlers
-	// Op is the operation as its handler sees it.
-	Op = work.Op
-	// Item is one unit of work of a run.
-	Item = work.Item
-	// AttemptError is a handler's error that also determines what happens next.
-	AttemptError = work.AttemptError
-)
-
-// What a lane is configured with.
-type (
-	// LaneConfig is the configuration of a lane.
-	LaneConfig = lanes.LaneConfig
-	// BreakerConfig says when a lane pauses itself.
-	BreakerConfig = breaker.Settings
-)
-
-// RetryAfter wraps err as a failure that is worth a retry, after a wait of at least 1 ms.
-func RetryAfter(err error, wait time.Duration) error { return work.RetryAfter(err, wait) }
-
-// NeedsPerson wraps err as a failure that only a person can fix: the operation becomes
-// failed_manual.
-func NeedsPerson(err error) error { return work.NeedsPerson(err) }
 
 // The causes with which work is ended early. A handler gets them from context.Cause.
 var (

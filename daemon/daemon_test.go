@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -24,11 +25,11 @@ params:
 `
 
 // waitHandler runs until it is cancelled. When paused, it stops at its checkpoint.
-func waitHandler(ctx context.Context, op *Op) error {
+func waitHandler(ctx context.Context, op *work.Op) error {
 	return op.Sleep(time.Hour)
 }
 
-func countHandler(ctx context.Context, op *Op) error {
+func countHandler(ctx context.Context, op *work.Op) error {
 	for i := 1; i <= 3; i++ {
 		if err := op.Checkpoint(); err != nil {
 			return err
@@ -43,7 +44,7 @@ func countHandler(ctx context.Context, op *Op) error {
 	return op.Result("answer", 42)
 }
 
-var testHandlers = Handlers{"wait": {Run: waitHandler}, "count": {Run: countHandler}}
+var testHandlers = work.Handlers{"wait": {Run: waitHandler}, "count": {Run: countHandler}}
 
 func TestHandlerRunsToItsEnd(t *testing.T) {
 	t.Parallel()

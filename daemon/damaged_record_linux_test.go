@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/jobdir/jobdir/daemon/lanes"
 	"github.com/jobdir/jobdir/daemon/queue"
 	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
@@ -63,7 +64,7 @@ func TestRetryAfterTheRecordWasDamaged(t *testing.T) {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
 			t.Parallel()
 			b := prepare(t, damagedJobs, testHandlers)
-			b.config.Lanes = map[string]LaneConfig{"one": {Lane: queue.Lane{Capacity: 1}}}
+			b.config.Lanes = map[string]lanes.LaneConfig{"one": {Lane: queue.Lane{Capacity: 1}}}
 			b.start()
 			first := b.submit("holds", `{}`)
 			b.awaitState(first, statefs.Running)
@@ -104,7 +105,7 @@ func TestRetryAfterTheRecordWasDamaged(t *testing.T) {
 func TestDamagedRecordKeepsPriorityDelayAndKey(t *testing.T) {
 	t.Parallel()
 	b := prepare(t, damagedJobs, testHandlers)
-	b.config.Lanes = map[string]LaneConfig{"one": {Lane: queue.Lane{Capacity: 1}}}
+	b.config.Lanes = map[string]lanes.LaneConfig{"one": {Lane: queue.Lane{Capacity: 1}}}
 	b.start()
 	first := b.submit("holds", `{}`)
 	b.awaitState(first, statefs.Running)
@@ -150,7 +151,7 @@ func TestDamagedRecordKeepsPriorityDelayAndKey(t *testing.T) {
 func TestOnlyCancelHelpsWithoutARecord(t *testing.T) {
 	t.Parallel()
 	b := prepare(t, damagedJobs, testHandlers)
-	b.config.Lanes = map[string]LaneConfig{"one": {Lane: queue.Lane{Capacity: 1}}}
+	b.config.Lanes = map[string]lanes.LaneConfig{"one": {Lane: queue.Lane{Capacity: 1}}}
 	id := b.submit("prints", `{}`)
 	recordDamages["cut short"](t, b.recordPath(id))
 	b.start()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -88,7 +89,7 @@ retry: {max_attempts: 2}
 handler: says
 `
 
-var dueHandlers = Handlers{"wait": {Run: waitHandler}, "says": {Run: func(context.Context, *Op) error { return nil }}}
+var dueHandlers = work.Handlers{"wait": {Run: waitHandler}, "says": {Run: func(context.Context, *work.Op) error { return nil }}}
 
 // A failure of the class retryable is tried again when its wait is over, and the record contains
 // that time.
@@ -303,23 +304,23 @@ func TestHandlerFailures(t *testing.T) {
 		code  string
 	}{
 		"plain":    {errors.New("no"), statefs.Failed, "handler_failed"},
-		"later":    {RetryAfter(errors.New("busy"), time.Hour), statefs.FailedRetryable, "handler_failed"},
-		"a person": {NeedsPerson(errors.New("log in")), statefs.FailedManual, "handler_failed"},
-		"wrapped": {errors.Join(errors.New("x"), &AttemptError{
+		"later":    {work.RetryAfter(errors.New("busy"), time.Hour), statefs.FailedRetryable, "handler_failed"},
+		"a person": {work.NeedsPerson(errors.New("log in")), statefs.FailedManual, "handler_failed"},
+		"wrapped": {errors.Join(errors.New("x"), &work.AttemptError{
 			Err: errors.New("busy"), Code: "rate_limited",
 			RetryAfter: time.Hour,
 		}), statefs.FailedRetryable, "rate_limited"},
 		"warn": {
-			&AttemptError{Err: errors.New("not there"), Class: catalog.ClassWarn},
+			&work.AttemptError{Err: errors.New("not there"), Class: catalog.ClassWarn},
 			statefs.FailedRetryable, "handler_failed",
 		},
-		"code only": {&AttemptError{Err: errors.New("no"), Code: "odd"}, statefs.Failed, "odd"},
+		"code only": {&work.AttemptError{Err: errors.New("no"), Code: "odd"}, statefs.Failed, "odd"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := setup(t, dueJobs, Handlers{
+			b := setup(t, dueJobs, work.Handlers{
 				"wait": {Run: waitHandler},
-				"says": {Run: func(context.Context, *Op) error { return test.err }},
+				"says": {Run: func(context.Context, *work.Op) error { return test.err }},
 			})
 			id := b.submit("handled", `{}`)
 			var rec *statefs.Record

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -17,8 +18,8 @@ type atStart struct {
 	release chan struct{}
 }
 
-func (a *atStart) handlers() Handlers {
-	return Handlers{"hold": {Run: func(ctx context.Context, op *Op) error {
+func (a *atStart) handlers() work.Handlers {
+	return work.Handlers{"hold": {Run: func(ctx context.Context, op *work.Op) error {
 		tree := <-a.owner
 		id, err := statefs.ParseID(op.ID())
 		if err != nil {

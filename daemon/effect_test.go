@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/daemon/effect"
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -150,18 +151,18 @@ func TestOutcomesOfWorkThatEndsByItself(t *testing.T) {
 	begun, ends := make(chan struct{}, 1), make(chan struct{})
 	jobs := busyJobs + "---\ngroup: test\nname: short\nhandler: short\n" +
 		"---\ngroup: test\nname: late\ndeadline: 1h\nhandler: late\n"
-	b := setup(t, jobs, Handlers{
-		"late": {Run: func(ctx context.Context, _ *Op) error {
+	b := setup(t, jobs, work.Handlers{
+		"late": {Run: func(ctx context.Context, _ *work.Op) error {
 			begun <- struct{}{}
 			<-ends
 			return ctx.Err()
 		}},
-		"busy": {Run: func(context.Context, *Op) error {
+		"busy": {Run: func(context.Context, *work.Op) error {
 			begun <- struct{}{}
 			<-ends
 			return nil
 		}},
-		"short": {Run: func(_ context.Context, op *Op) error {
+		"short": {Run: func(_ context.Context, op *work.Op) error {
 			begun <- struct{}{}
 			<-ends
 			return op.Checkpoint()

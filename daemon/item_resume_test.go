@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -34,14 +35,14 @@ restart: fail
 handler: wait
 `
 
-func resumeHandlers(begun *atomic.Int64) Handlers {
-	return Handlers{"names": namesHandler(begun), "wait": {Run: waitHandler}}
+func resumeHandlers(begun *atomic.Int64) work.Handlers {
+	return work.Handlers{"names": namesHandler(begun), "wait": {Run: waitHandler}}
 }
 
 // namesHandler does three items and checks which of them are finished. In its first run it waits in
 // the middle of the second.
-func namesHandler(begun *atomic.Int64) Handler {
-	return Handler{Run: func(_ context.Context, op *Op) error {
+func namesHandler(begun *atomic.Int64) work.Handler {
+	return work.Handler{Run: func(_ context.Context, op *work.Op) error {
 		for i, name := range []string{"a", "b", "c"} {
 			if op.Finished(name) {
 				continue

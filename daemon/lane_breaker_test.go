@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/daemon/breaker"
+	"github.com/jobdir/jobdir/daemon/lanes"
 	"github.com/jobdir/jobdir/daemon/queue"
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -40,8 +42,8 @@ run: [sh, -c, 'echo "$AGENT $PROFILE $OWN"']
 `
 
 // howHandlers fail, wait or succeed, depending on the parameter; told makes "failwhentold" end.
-func howHandlers(told ...<-chan struct{}) Handlers {
-	return Handlers{"how": {Run: func(ctx context.Context, op *Op) error {
+func howHandlers(told ...<-chan struct{}) work.Handlers {
+	return work.Handlers{"how": {Run: func(ctx context.Context, op *work.Op) error {
 		switch how := op.Params().Get("how"); how {
 		case "fail":
 			return errors.New("as it was told")
@@ -53,17 +55,17 @@ func howHandlers(told ...<-chan struct{}) Handlers {
 			return errors.New("as it was told")
 		}
 		return nil
-	}}, "env": {Run: func(_ context.Context, op *Op) error {
+	}}, "env": {Run: func(_ context.Context, op *work.Op) error {
 		op.Logf("%s", strings.Join(op.LaneEnv(), " "))
 		return nil
 	}}}
 }
 
-func breakerBench(t *testing.T, handlers Handlers, on ...string) *bench {
+func breakerBench(t *testing.T, handlers work.Handlers, on ...string) *bench {
 	t.Helper()
 	b := prepare(t, breakerJobs, handlers)
-	b.config.Lanes = map[string]LaneConfig{
-		"one": {Lane: queue.Lane{Capacity: 2}, Breaker: &BreakerConfig{
+	b.config.Lanes = map[string]lanes.LaneConfig{
+		"one": {Lane: queue.Lane{Capacity: 2}, Breaker: &breaker.Settings{
 			Failures: 2, Within: time.Hour,
 			Cooldown: 150 * time.Millisecond, Codes: on,
 		}},
@@ -123,7 +125,7 @@ func TestBreakerOutlivesTheDaemon(t *testing.T) {
 	hour := *one.Breaker
 	hour.Cooldown = time.Hour
 	must(t, b.stop())
-	b.config.Lanes["one"] = LaneConfig{Lane: one.Lane, Breaker: &hour}
+	b.config.Lanes["one"] = lanes.LaneConfig{Lane: one.Lane, Breaker: &hour}
 	b.start()
 	b.awaitEnd(b.how("fail"))
 	b.awaitEnd(b.how("fail"))

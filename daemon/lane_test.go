@@ -4,7 +4,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jobdir/jobdir/daemon/breaker"
 	"github.com/jobdir/jobdir/daemon/events"
+	"github.com/jobdir/jobdir/daemon/lanes"
 	"github.com/jobdir/jobdir/daemon/queue"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -32,9 +34,9 @@ func TestLaneGivesItsEnvironmentAndTurns(t *testing.T) {
 func TestLaneChangesArePublished(t *testing.T) {
 	t.Parallel()
 	b := prepare(t, breakerJobs, howHandlers())
-	b.config.Lanes = map[string]LaneConfig{"turns": {}, "one": {
+	b.config.Lanes = map[string]lanes.LaneConfig{"turns": {}, "one": {
 		Lane:    queue.Lane{Capacity: 1},
-		Breaker: &BreakerConfig{Failures: 1, Within: time.Hour, Cooldown: time.Millisecond},
+		Breaker: &breaker.Settings{Failures: 1, Within: time.Hour, Cooldown: time.Millisecond},
 	}}
 	b.tellEvents()
 	b.put("one.closed", "") // closed before the daemon starts, so not published

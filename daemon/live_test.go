@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/daemon/history"
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -139,8 +140,8 @@ func TestForeignMarkerIsReadOnce(t *testing.T) {
 func TestListsKnowEachRequest(t *testing.T) {
 	t.Parallel()
 	free := make(chan struct{})
-	deaf := func(context.Context, *Op) error { <-free; return nil }
-	b := setup(t, handlerJobs, Handlers{"wait": {Run: deaf}, "count": {Run: countHandler}})
+	deaf := func(context.Context, *work.Op) error { <-free; return nil }
+	b := setup(t, handlerJobs, map[string]work.Handler{"wait": {Run: deaf}, "count": {Run: countHandler}})
 	defer close(free)
 	named := func(id statefs.ID) statefs.NameSet {
 		_, _, names, ok := b.daemon.LiveIndex()

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/jobdir/jobdir/daemon/history"
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
@@ -54,7 +55,7 @@ name: child
 run: [echo, child]
 `
 
-var sideHandlers = Handlers{"waits": {Run: func(ctx context.Context, op *Op) error {
+var sideHandlers = work.Handlers{"waits": {Run: func(ctx context.Context, op *work.Op) error {
 	op.Logf("waits")
 	file, err := op.Artifact("where")
 	if err != nil {
@@ -232,7 +233,7 @@ steps:
   - {name: two, needs: [one], run: [echo, two]}
 `
 	begun, let := make(chan struct{}), make(chan struct{})
-	b := setup(t, jobs, Handlers{"one": {Run: func(_ context.Context, op *Op) error {
+	b := setup(t, jobs, work.Handlers{"one": {Run: func(_ context.Context, op *work.Op) error {
 		close(begun)
 		<-let // no checkpoint
 		return nil

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jobdir/jobdir/daemon/history"
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -73,7 +74,7 @@ func TestDeliverWhileTheStorageIsFull(t *testing.T) {
 	t.Parallel()
 	dir, fill := smallDisk(t)
 	out, done := t.TempDir(), make(chan struct{})
-	handlers := Handlers{"ends": {Run: func(_ context.Context, _ *Op) error { <-done; return nil }}}
+	handlers := work.Handlers{"ends": {Run: func(_ context.Context, _ *work.Op) error { <-done; return nil }}}
 	b := prepareAt(t, dir, `
 group: test
 name: ends

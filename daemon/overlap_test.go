@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -18,8 +19,8 @@ type holding struct {
 	release chan struct{}
 }
 
-func (h *holding) handlers() Handlers {
-	return Handlers{"hold": {Run: func(ctx context.Context, op *Op) error {
+func (h *holding) handlers() work.Handlers {
+	return work.Handlers{"hold": {Run: func(ctx context.Context, op *work.Op) error {
 		select {
 		case h.began <- op.ID():
 		case <-ctx.Done():

@@ -3,6 +3,8 @@ package daemon
 import (
 	"context"
 	"testing"
+
+	"github.com/jobdir/jobdir/daemon/work"
 )
 
 // A new phase is written to the record at once; progress within a phase is not.
@@ -10,7 +12,7 @@ func TestPhaseIsInTheRecord(t *testing.T) {
 	t.Parallel()
 	step := make(chan struct{})
 	b := setup(t, "{group: test, name: phases, handler: phases}",
-		Handlers{"phases": {Run: func(_ context.Context, op *Op) error {
+		work.Handlers{"phases": {Run: func(_ context.Context, op *work.Op) error {
 			for i, phase := range []string{"reading", "", "writing"} {
 				op.Progress(int64(i), 3, phase)
 				<-step

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/jobdir/jobdir/daemon/events"
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/api"
 	"github.com/jobdir/jobdir/statefs/steps"
@@ -116,8 +117,8 @@ handler: silent
 func TestEveryTransitionIsPublishedOnce(t *testing.T) {
 	t.Parallel()
 	goOn := make(chan struct{})
-	b := prepare(t, toldJobs, Handlers{
-		"steps": {Run: func(ctx context.Context, op *Op) error {
+	b := prepare(t, toldJobs, work.Handlers{
+		"steps": {Run: func(ctx context.Context, op *work.Op) error {
 			for range 2 {
 				select {
 				case <-goOn:
@@ -130,8 +131,8 @@ func TestEveryTransitionIsPublishedOnce(t *testing.T) {
 			}
 			return nil
 		}},
-		"fails":  {Run: func(context.Context, *Op) error { return errors.New("no luck") }},
-		"silent": {Run: func(ctx context.Context, op *Op) error { <-goOn; op.Logf("here"); <-goOn; return nil }},
+		"fails":  {Run: func(context.Context, *work.Op) error { return errors.New("no luck") }},
+		"silent": {Run: func(ctx context.Context, op *work.Op) error { <-goOn; op.Logf("here"); <-goOn; return nil }},
 	})
 	b.tellEvents()
 	offline := b.submit("fails", "{}") // while no daemon runs
@@ -182,7 +183,7 @@ func TestEveryTransitionIsPublishedOnce(t *testing.T) {
 
 func TestProgressIsPublishedWhenItChanges(t *testing.T) {
 	t.Parallel()
-	b := prepare(t, toldJobs, Handlers{"steps": {Run: func(_ context.Context, op *Op) error {
+	b := prepare(t, toldJobs, work.Handlers{"steps": {Run: func(_ context.Context, op *work.Op) error {
 		op.Progress(1, 3, "LOADING")
 		return nil
 	}}, "fails": {}, "silent": {}})
@@ -196,7 +197,7 @@ func TestProgressIsPublishedWhenItChanges(t *testing.T) {
 
 func TestSweepIsPublished(t *testing.T) {
 	t.Parallel()
-	b := prepare(t, toldJobs, Handlers{"steps": {}, "fails": {}, "silent": {}})
+	b := prepare(t, toldJobs, work.Handlers{"steps": {}, "fails": {}, "silent": {}})
 	b.tellEvents()
 	r := b.config.Events.Follow(events.Filter{Types: []events.Type{events.Swept}}, events.Now)
 	defer r.Close()
@@ -244,7 +245,7 @@ func TestAStartDoesNotRepeatWhyEverythingWaits(t *testing.T) {
 
 func TestStepChangesArePublished(t *testing.T) {
 	t.Parallel()
-	b := prepare(t, toldJobs, Handlers{"steps": {}, "fails": {}, "silent": {}})
+	b := prepare(t, toldJobs, work.Handlers{"steps": {}, "fails": {}, "silent": {}})
 	b.tellEvents()
 	r := b.config.Events.Follow(events.Filter{Types: []events.Type{events.StepChanged}}, events.Now)
 	defer r.Close()

@@ -21,7 +21,7 @@ import (
 func TestAdmit(t *testing.T) {
 	t.Parallel()
 	b := prepare(t, laneJobs, testHandlers)
-	b.config.Lanes = map[string]LaneConfig{"one": {}}
+	b.config.Lanes = map[string]lanes.LaneConfig{"one": {}}
 	b.config.Limits = map[string]int{"tool": 1}
 	b.config.MaxQueued = 2
 	b.start()
@@ -81,7 +81,7 @@ func TestAdmit(t *testing.T) {
 func setupQuota(t *testing.T, maxQueued int) (*bench, func(n int) ([]submit.Outcome, error)) {
 	t.Helper()
 	b := prepare(t, laneJobs, testHandlers)
-	b.config.Lanes = map[string]LaneConfig{"one": {}}
+	b.config.Lanes = map[string]lanes.LaneConfig{"one": {}}
 	b.config.MaxQueued = maxQueued
 	b.config.Intake = submit.NewIntake(submit.Config{
 		Tree:  b.tree,

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -17,8 +18,8 @@ handler: busy
 `
 
 // busyHandlers return handlers that ignore pauses and their context until letGo delivers.
-func busyHandlers(begun, letGo chan struct{}) Handlers {
-	return Handlers{"busy": {Run: func(_ context.Context, op *Op) error {
+func busyHandlers(begun, letGo chan struct{}) work.Handlers {
+	return work.Handlers{"busy": {Run: func(_ context.Context, op *work.Op) error {
 		begun <- struct{}{}
 		<-letGo
 		return op.Sleep(time.Hour)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -73,15 +74,15 @@ steps:
 // Exit codes 77 and 78 wait for a person.
 func TestRetryRetries(t *testing.T) {
 	t.Parallel()
-	b := setup(t, retryJobs, Handlers{
-		"fails": {Run: func(_ context.Context, op *Op) error {
+	b := setup(t, retryJobs, work.Handlers{
+		"fails": {Run: func(_ context.Context, op *work.Op) error {
 			if op.RunNumber() == 2 {
 				return nil
 			}
 			return errors.New("not yet")
 		}},
-		"last": {Run: func(context.Context, *Op) error {
-			return &AttemptError{Err: errors.New("never"), Class: catalog.ClassFinal}
+		"last": {Run: func(context.Context, *work.Op) error {
+			return &work.AttemptError{Err: errors.New("never"), Class: catalog.ClassFinal}
 		}},
 	})
 	wants := map[string]struct {

@@ -22,6 +22,7 @@ import (
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/daemon/keeper"
 	"github.com/jobdir/jobdir/daemon/submit"
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/watch"
 )
@@ -57,7 +58,7 @@ type bench struct {
 	dir      string
 	tree     *statefs.Tree
 	catalog  *catalog.Catalog
-	handlers Handlers
+	handlers work.Handlers
 	config   Config
 	jump     atomic.Int64          // how far the clock of the storage is ahead, in nanoseconds
 	changes  [2]*watch.Dir[string] // of jobs/ and of the day's folder
@@ -68,20 +69,20 @@ type bench struct {
 }
 
 // setup makes a storage and starts a daemon with the given jobs and handlers.
-func setup(t *testing.T, jobs string, handlers Handlers) *bench {
+func setup(t *testing.T, jobs string, handlers work.Handlers) *bench {
 	t.Helper()
 	b := prepare(t, jobs, handlers)
 	b.start()
 	return b
 }
 
-func prepare(t *testing.T, jobs string, handlers Handlers) *bench {
+func prepare(t *testing.T, jobs string, handlers work.Handlers) *bench {
 	t.Helper()
 	return prepareAt(t, filepath.Join(t.TempDir(), "storage"), jobs, handlers)
 }
 
 // catalogOf parses job definitions.
-func catalogOf(t *testing.T, jobs string, handlers Handlers) *catalog.Catalog {
+func catalogOf(t *testing.T, jobs string, handlers work.Handlers) *catalog.Catalog {
 	t.Helper()
 	c := catalog.New(catalog.Options{
 		Extra:    []catalog.Source{{Name: "test.yaml", YAML: []byte(jobs)}},
@@ -91,7 +92,7 @@ func catalogOf(t *testing.T, jobs string, handlers Handlers) *catalog.Catalog {
 	return c
 }
 
-func prepareAt(t *testing.T, dir, jobs string, handlers Handlers) *bench {
+func prepareAt(t *testing.T, dir, jobs string, handlers work.Handlers) *bench {
 	t.Helper()
 	b := &bench{t: t, dir: dir, handlers: handlers}
 	var err error

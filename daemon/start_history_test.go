@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/daemon/breaker"
+	"github.com/jobdir/jobdir/daemon/lanes"
 	"github.com/jobdir/jobdir/daemon/queue"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -18,7 +19,7 @@ import (
 func TestARateCountsWhatHasEndedBeforeARestart(t *testing.T) {
 	t.Parallel()
 	b := prepare(t, laneJobs, testHandlers)
-	b.config.Lanes = map[string]LaneConfig{"hourly": {Lane: queue.Lane{
+	b.config.Lanes = map[string]lanes.LaneConfig{"hourly": {Lane: queue.Lane{
 		Capacity: queue.Unlimited,
 		Starts:   3, Per: time.Hour,
 	}}}
@@ -51,7 +52,7 @@ func TestAStartIsCountedOnceAfterARestart(t *testing.T) {
 	t.Parallel()
 	k := prepareKept(t, strings.ReplaceAll(laneJobs, "name: hourly\nlane: hourly\nhandler: count",
 		"name: hourly\nlane: hourly\nparams: {n: {type: integer, default: 0}}\nrun: [sh, -c, 'echo begins; exec sleep 1000']"))
-	k.config.Lanes = map[string]LaneConfig{"hourly": {Lane: queue.Lane{
+	k.config.Lanes = map[string]lanes.LaneConfig{"hourly": {Lane: queue.Lane{
 		Capacity: queue.Unlimited,
 		Starts:   2, Per: time.Hour,
 	}}}
@@ -78,7 +79,7 @@ func TestAStartIsCountedOnceAfterARestart(t *testing.T) {
 func TestStartHistoryIsWrittenInBatches(t *testing.T) {
 	t.Parallel()
 	b := prepare(t, laneJobs, testHandlers)
-	b.config.Lanes = map[string]LaneConfig{
+	b.config.Lanes = map[string]lanes.LaneConfig{
 		"many": {Lane: queue.Lane{Capacity: queue.Unlimited, Starts: 640, Per: time.Hour}},
 		"gap":  {Lane: queue.Lane{Capacity: queue.Unlimited, Gap: time.Second}},
 	}

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/daemon/events"
+	"github.com/jobdir/jobdir/daemon/lanes"
 	"github.com/jobdir/jobdir/daemon/queue"
 	"github.com/jobdir/jobdir/daemon/submit"
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/api"
 )
@@ -18,7 +20,7 @@ func TestLiveOperationsAreCounted(t *testing.T) {
 	t.Parallel()
 	goOn := make(chan struct{})
 	b := prepare(t, "group: test\nname: held\nhandler: held\n",
-		Handlers{"held": {Run: func(ctx context.Context, _ *Op) error {
+		work.Handlers{"held": {Run: func(ctx context.Context, _ *work.Op) error {
 			select {
 			case <-goOn:
 				return nil
@@ -95,9 +97,9 @@ func (b *bench) toldTo(r *events.Reader, state statefs.State, count int) {
 
 func TestAgesOfWhatIsQueued(t *testing.T) {
 	t.Parallel()
-	b := prepare(t, "group: test\nname: held\nhandler: held\n", Handlers{"held": {}})
+	b := prepare(t, "group: test\nname: held\nhandler: held\n", work.Handlers{"held": {}})
 	b.tellEvents()
-	b.config.Lanes = map[string]LaneConfig{"cookie": {Lane: queue.Lane{Capacity: 2, Paused: true}}}
+	b.config.Lanes = map[string]lanes.LaneConfig{"cookie": {Lane: queue.Lane{Capacity: 2, Paused: true}}}
 	b.start()
 	r := b.config.Events.Follow(events.Filter{Types: []events.Type{events.Transition}}, events.Now)
 	defer r.Close()

@@ -3,6 +3,7 @@ package daemon
 import (
 	"testing"
 
+	"github.com/jobdir/jobdir/daemon/lanes"
 	"github.com/jobdir/jobdir/daemon/queue"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
@@ -29,7 +30,7 @@ steps:
 func placed(t *testing.T) *bench {
 	t.Helper()
 	b := prepare(t, placeJobs, nil)
-	b.config.Lanes = map[string]LaneConfig{
+	b.config.Lanes = map[string]lanes.LaneConfig{
 		"wide":   {Lane: queue.Lane{Capacity: 2}},
 		"narrow": {Lane: queue.Lane{Capacity: 1}},
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
@@ -54,9 +55,9 @@ func TestOptionalStepAfterOneThatIsLeftOut(t *testing.T) {
 	}
 }
 
-func raceHandlers(begun, let chan struct{}) Handlers {
-	deaf := func(err error) Handler {
-		return Handler{Run: func(_ context.Context, op *Op) error {
+func raceHandlers(begun, let chan struct{}) work.Handlers {
+	deaf := func(err error) work.Handler {
+		return work.Handler{Run: func(_ context.Context, op *work.Op) error {
 			if op.RunNumber() > 1 {
 				return nil
 			}
@@ -65,18 +66,18 @@ func raceHandlers(begun, let chan struct{}) Handlers {
 			return err
 		}}
 	}
-	return Handlers{
-		"ok": {Run: func(context.Context, *Op) error { return nil }},
-		"second": {Run: func(_ context.Context, op *Op) error {
+	return work.Handlers{
+		"ok": {Run: func(context.Context, *work.Op) error { return nil }},
+		"second": {Run: func(_ context.Context, op *work.Op) error {
 			switch op.RunNumber() { // first is run 1, and again run 3
 			case 2:
-				return NeedsPerson(errors.New("not yet"))
+				return work.NeedsPerson(errors.New("not yet"))
 			case 4:
-				return RetryAfter(errors.New("busy"), 0)
+				return work.RetryAfter(errors.New("busy"), 0)
 			}
 			return nil
 		}},
-		"deaf_fails": deaf(NeedsPerson(errors.New("no key"))),
+		"deaf_fails": deaf(work.NeedsPerson(errors.New("no key"))),
 		"deaf":       deaf(nil),
 	}
 }

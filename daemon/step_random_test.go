@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/daemon/events"
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
@@ -64,7 +65,7 @@ func playSteps(t *testing.T, random *rand.Rand) {
 	for i := range 3 {
 		jobs.WriteString(w.drawJob(i))
 	}
-	w.bench = prepare(t, jobs.String(), Handlers{"scripted": {Run: w.scripted}})
+	w.bench = prepare(t, jobs.String(), work.Handlers{"scripted": {Run: w.scripted}})
 	w.tellEvents()
 	w.start()
 	w.hold = make(chan struct{})

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -41,7 +42,7 @@ name: two
 steps:
   - {name: one, handler: one}
   - {name: two, needs: [one], handler: waits}
-`, Handlers{"waits": sideHandlers["waits"], "one": {Run: func(context.Context, *Op) error { <-ends; return nil }}})
+`, work.Handlers{"waits": sideHandlers["waits"], "one": {Run: func(context.Context, *work.Op) error { <-ends; return nil }}})
 	b.config.Logger, b.config.SweepInterval = slog.New(stops), time.Hour // a sweep would find it
 	b.start()
 	id := b.submit("two", `{}`)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
@@ -90,7 +91,7 @@ func (w *stepWorld) drawJob(i int) string {
 }
 
 // scripted is the work of every step.
-func (w *stepWorld) scripted(_ context.Context, op *Op) error {
+func (w *stepWorld) scripted(_ context.Context, op *work.Op) error {
 	play, until := w.begins(op)
 	defer w.leaves(op)
 	if play == "hold" {
@@ -107,13 +108,13 @@ func (w *stepWorld) scripted(_ context.Context, op *Op) error {
 	case "deaf":
 		<-time.After(10 * time.Millisecond) // no checkpoint
 	case "busy":
-		return &AttemptError{Err: errors.New("busy"), Class: "retryable"}
+		return &work.AttemptError{Err: errors.New("busy"), Class: "retryable"}
 	case "warn":
-		return &AttemptError{Err: errors.New("careful"), Class: "warn", RetryAfter: time.Millisecond}
+		return &work.AttemptError{Err: errors.New("careful"), Class: "warn", RetryAfter: time.Millisecond}
 	case "fails":
 		return errors.New("fails")
 	case "person":
-		return NeedsPerson(errors.New("a person"))
+		return work.NeedsPerson(errors.New("a person"))
 	case "panic":
 		panic("at the disco")
 	}
@@ -124,7 +125,7 @@ func (w *stepWorld) scripted(_ context.Context, op *Op) error {
 }
 
 // begins checks the start of a step against the record, and draws what the step does.
-func (w *stepWorld) begins(op *Op) (play string, until chan struct{}) {
+func (w *stepWorld) begins(op *work.Op) (play string, until chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	id := idOf(op)
@@ -160,7 +161,7 @@ func (w *stepWorld) begins(op *Op) (play string, until chan struct{}) {
 	return script[0], w.hold
 }
 
-func idOf(op *Op) statefs.ID {
+func idOf(op *work.Op) statefs.ID {
 	id, err := statefs.ParseID(op.ID())
 	if err != nil {
 		panic(err)
@@ -168,13 +169,13 @@ func idOf(op *Op) statefs.ID {
 	return id
 }
 
-func (w *stepWorld) leaves(op *Op) {
+func (w *stepWorld) leaves(op *work.Op) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.atWork[stepPlace{idOf(op), op.Step()}]--
 }
 
-func (w *stepWorld) holds(op *Op, yes bool) {
+func (w *stepWorld) holds(op *work.Op, yes bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.holding[stepPlace{idOf(op), op.Step()}] = yes

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
@@ -73,16 +74,16 @@ steps:
   - {name: handled, handler: fails, retry: {max_attempts: 3}, exit_codes: {retryable: [away]}}
 `
 
-var stepHandlers = Handlers{
-	"count": {Run: func(_ context.Context, op *Op) error {
+var stepHandlers = work.Handlers{
+	"count": {Run: func(_ context.Context, op *work.Op) error {
 		op.Logf("counting for %s", op.Step())
 		return errors.Join(op.Result("parts2", 2), op.Result("note", "not kept"))
 	}},
-	"fails": {Run: func(_ context.Context, op *Op) error {
+	"fails": {Run: func(_ context.Context, op *work.Op) error {
 		if op.RunNumber() == 1 {
-			return &AttemptError{Err: errors.New("away"), Code: "away"}
+			return &work.AttemptError{Err: errors.New("away"), Code: "away"}
 		}
-		return NeedsPerson(errors.New("no key"))
+		return work.NeedsPerson(errors.New("no key"))
 	}},
 }
 

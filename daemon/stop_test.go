@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -71,8 +72,8 @@ func TestFailedAttemptIsWrittenBeforeTheRename(t *testing.T) {
 func TestMarkerRemovedBeforeAnAttemptFails(t *testing.T) {
 	t.Parallel()
 	due, removed := make(chan struct{}), make(chan struct{})
-	b := setup(t, "{group: test, name: hang, handler: hang, timeout: 1ms, retry: {max_attempts: 9}}", Handlers{"hang": {
-		Run: func(ctx context.Context, _ *Op) error {
+	b := setup(t, "{group: test, name: hang, handler: hang, timeout: 1ms, retry: {max_attempts: 9}}", work.Handlers{"hang": {
+		Run: func(ctx context.Context, _ *work.Op) error {
 			<-ctx.Done()
 			close(due) // a second call would panic: the work must not begin again
 			<-removed

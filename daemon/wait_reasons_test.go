@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/daemon/events"
+	"github.com/jobdir/jobdir/daemon/lanes"
 	"github.com/jobdir/jobdir/daemon/queue"
 	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
@@ -16,7 +17,7 @@ func toldLanes(t *testing.T) (*bench, *events.Reader) {
 	t.Helper()
 	b := prepare(t, laneJobs, testHandlers)
 	b.tellEvents()
-	b.config.Lanes = map[string]LaneConfig{"one": {Lane: queue.Lane{Capacity: 1}}, "two": {Lane: queue.Lane{Capacity: 2}}}
+	b.config.Lanes = map[string]lanes.LaneConfig{"one": {Lane: queue.Lane{Capacity: 1}}, "two": {Lane: queue.Lane{Capacity: 2}}}
 	b.config.Limits = map[string]int{"tool": 1}
 	b.start()
 	r := b.config.Events.Follow(events.Filter{Types: []events.Type{events.WaitReason}}, events.Now)

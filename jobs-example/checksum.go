@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
-	"github.com/jobdir/jobdir/daemon"
+	"github.com/jobdir/jobdir/daemon/work"
 )
 
 // blockSize is how much of a file is read between two checkpoints.
@@ -23,7 +23,7 @@ const blockSize = 1 << 20
 // checksum reads every regular file below a folder and reports its size and SHA-256, several files at a time. Folders
 // whose name begins with a dot are left out, and symbolic links are not followed. What cannot be read is a failed
 // item.
-func checksum(ctx context.Context, op *daemon.Op) error {
+func checksum(ctx context.Context, op *work.Op) error {
 	path := op.Params().Get("path")
 	if info, err := os.Stat(path); err == nil && !info.IsDir() { // opening a fifo would wait for its writer
 		return fmt.Errorf("%s is not a folder; give the path of a folder that the daemon can read", path)
@@ -52,7 +52,7 @@ type file struct {
 }
 
 // findFiles lists the files first, so that each line can say how many there are.
-func findFiles(op *daemon.Op, root *os.Root) (found []file, err error) {
+func findFiles(op *work.Op, root *os.Root) (found []file, err error) {
 	err = fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil && name == ".":
@@ -73,7 +73,7 @@ func findFiles(op *daemon.Op, root *os.Root) (found []file, err error) {
 
 // hasher reads a list of files with several workers.
 type hasher struct {
-	op      *daemon.Op
+	op      *work.Op
 	root    *os.Root
 	files   []file
 	claimed atomic.Int64 // files that a worker has begun
@@ -123,7 +123,7 @@ func (s *hasher) work(ctx context.Context) error {
 	}
 }
 
-func (s *hasher) sum(item *daemon.Item, name string, buffer []byte) (size int64, sum string, err error) {
+func (s *hasher) sum(item *work.Item, name string, buffer []byte) (size int64, sum string, err error) {
 	if err := item.Checkpoint(); err != nil {
 		return 0, "", err
 	}
@@ -146,7 +146,7 @@ func (s *hasher) sum(item *daemon.Item, name string, buffer []byte) (size int64,
 type pausable struct {
 	io.Reader
 
-	item *daemon.Item
+	item *work.Item
 }
 
 func (p pausable) Read(into []byte) (int, error) {

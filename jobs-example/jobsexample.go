@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/jobdir/jobdir/catalog"
-	"github.com/jobdir/jobdir/daemon"
+	"github.com/jobdir/jobdir/daemon/work"
 )
 
 // What lies in a module of its own, as outbox-s3 does, cannot be embedded here.
@@ -17,8 +17,8 @@ import (
 var files embed.FS
 
 // Handlers returns the handlers under the names by which the definitions know them.
-func Handlers() daemon.Handlers {
-	return daemon.Handlers{
+func Handlers() work.Handlers {
+	return work.Handlers{
 		"streaming01": {Run: streaming01, Total: streaming01Total},
 		"checksum":    {Run: checksum},
 	}

@@ -9,14 +9,14 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
-	"github.com/jobdir/jobdir/daemon"
+	"github.com/jobdir/jobdir/daemon/work"
 )
 
 var errSimulated = errors.New("Simulated processing error") //nolint:staticcheck // shown to users as it is written here
 
 // streaming01 works through files that do not exist: 200 ms for each, and one in ten fails. Sleep is a checkpoint all
 // along, so a pause or a cancel takes effect in the middle of a file.
-func streaming01(_ context.Context, op *daemon.Op) error {
+func streaming01(_ context.Context, op *work.Op) error {
 	total := int(integer(op.Params(), "files"))
 	for i := 1; i <= total; i++ {
 		name := fmt.Sprintf("document_%03d.pdf", i)

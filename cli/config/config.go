@@ -12,9 +12,9 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/cli/exit"
-	"github.com/jobdir/jobdir/daemon"
 	"github.com/jobdir/jobdir/daemon/events"
 	"github.com/jobdir/jobdir/daemon/history"
+	"github.com/jobdir/jobdir/daemon/lanes"
 	"github.com/jobdir/jobdir/daemon/queue"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -72,7 +72,7 @@ type Upkeep struct {
 // Queue is what decides which operation starts next.
 type Queue struct {
 	// Lanes are the lanes by name. statefs.DefaultLane always exists; it is unlimited unless it is set.
-	Lanes map[string]daemon.LaneConfig
+	Lanes map[string]lanes.LaneConfig
 	// Limits are the capacities of the limits by name, negative for unlimited.
 	Limits map[string]int
 	// Ageing is the waiting time that is worth one point of priority; by default only the priority counts.
@@ -106,7 +106,7 @@ const (
 
 // defaults returns the configuration without any settings.
 func defaults(env map[string]string) Config {
-	c := Config{Queue: Queue{Lanes: map[string]daemon.LaneConfig{statefs.DefaultLane: newLane()}, Limits: map[string]int{}}}
+	c := Config{Queue: Queue{Lanes: map[string]lanes.LaneConfig{statefs.DefaultLane: newLane()}, Limits: map[string]int{}}}
 	for _, s := range settings {
 		s.preset(&c)
 	}
@@ -114,8 +114,8 @@ func defaults(env map[string]string) Config {
 	return c
 }
 
-func newLane() daemon.LaneConfig {
-	return daemon.LaneConfig{Lane: queue.Lane{Capacity: queue.Unlimited}}
+func newLane() lanes.LaneConfig {
+	return lanes.LaneConfig{Lane: queue.Lane{Capacity: queue.Unlimited}}
 }
 
 // defaultStorage returns the state directory of the service (systemd.exec(5), StateDirectory=) or of the user

@@ -15,7 +15,8 @@ import (
 	"github.com/jobdir/jobdir/catalog/param"
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/cli/term"
-	"github.com/jobdir/jobdir/daemon"
+	"github.com/jobdir/jobdir/daemon/breaker"
+	"github.com/jobdir/jobdir/daemon/lanes"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -28,32 +29,32 @@ const (
 // laneKey is one key of a lane.
 type laneKey struct {
 	name string
-	set  func(l *Loaded, c *daemon.LaneConfig, node ast.Node) error
+	set  func(l *Loaded, c *lanes.LaneConfig, node ast.Node) error
 	// show returns the value for people, without parts that may be secret; "" when it is not set.
-	show func(c *daemon.LaneConfig) string
+	show func(c *lanes.LaneConfig) string
 }
 
 var laneKeys = []laneKey{
 	{
 		"capacity", laneText(setLaneCapacity),
-		func(c *daemon.LaneConfig) string { return statefs.FormatLaneCapacity(c.Capacity) },
+		func(c *lanes.LaneConfig) string { return statefs.FormatLaneCapacity(c.Capacity) },
 	},
-	{"max_starts", laneText(setMaxStarts), func(c *daemon.LaneConfig) string {
+	{"max_starts", laneText(setMaxStarts), func(c *lanes.LaneConfig) string {
 		if c.Starts == 0 {
 			return ""
 		}
 		return fmt.Sprintf("%d/%s", c.Starts, shortDuration(c.Per))
 	}},
 	{
-		"gap", laneText(func(c *daemon.LaneConfig, text string) error { return setDuration(&c.Gap, text) }),
-		func(c *daemon.LaneConfig) string {
+		"gap", laneText(func(c *lanes.LaneConfig, text string) error { return setDuration(&c.Gap, text) }),
+		func(c *lanes.LaneConfig) string {
 			if c.Gap == 0 {
 				return ""
 			}
 			return shortDuration(c.Gap)
 		},
 	},
-	{"env", (*Loaded).setLaneEnv, func(c *daemon.LaneConfig) string {
+	{"env", (*Loaded).setLaneEnv, func(c *lanes.LaneConfig) string {
 		var names []string
 		for _, entry := range c.Env { // the values may be secrets
 			name, _, _ := strings.Cut(entry, "=")
@@ -61,14 +62,14 @@ var laneKeys = []laneKey{
 		}
 		return strings.Join(names, ", ")
 	}},
-	{"rotate", (*Loaded).setLaneRotation, func(c *daemon.LaneConfig) string {
+	{"rotate", (*Loaded).setLaneRotation, func(c *lanes.LaneConfig) string {
 		var names []string
 		for _, name := range slices.Sorted(maps.Keys(c.Rotate)) {
 			names = append(names, fmt.Sprintf("%s (%s)", name, term.Plural(len(c.Rotate[name]), "value", "values")))
 		}
 		return strings.Join(names, ", ")
 	}},
-	{"breaker", (*Loaded).setLaneBreaker, func(c *daemon.LaneConfig) string {
+	{"breaker", (*Loaded).setLaneBreaker, func(c *lanes.LaneConfig) string {
 		if c.Breaker == nil {
 			return ""
 		}
@@ -169,8 +170,8 @@ func (l *Loaded) oneText(node ast.Node, of string) (string, error) {
 }
 
 // laneText returns the setter of a key whose value is a single text.
-func laneText(set func(*daemon.LaneConfig, string) error) func(*Loaded, *daemon.LaneConfig, ast.Node) error {
-	return func(l *Loaded, c *daemon.LaneConfig, node ast.Node) error {
+func laneText(set func(*lanes.LaneConfig, string) error) func(*Loaded, *lanes.LaneConfig, ast.Node) error {
+	return func(l *Loaded, c *lanes.LaneConfig, node ast.Node) error {
 		text, err := l.oneText(node, "the value")
 		if err != nil {
 			return err
@@ -182,14 +183,14 @@ func laneText(set func(*daemon.LaneConfig, string) error) func(*Loaded, *daemon.
 	}
 }
 
-func setLaneCapacity(c *daemon.LaneConfig, text string) (err error) {
+func setLaneCapacity(c *lanes.LaneConfig, text string) (err error) {
 	c.Capacity, err = statefs.ParseLaneCapacity(text)
 	return err
 }
 
 var rateText = regexp.MustCompile(`^([0-9]{1,7})/(.+)$`)
 
-func setMaxStarts(c *daemon.LaneConfig, text string) error {
+func setMaxStarts(c *lanes.LaneConfig, text string) error {
 	m := rateText.FindStringSubmatch(text)
 	if m == nil {
 		return fmt.Errorf("max_starts %q is not a number of starts in a time, such as 30/1m", text)
@@ -224,7 +225,7 @@ func checkEnvName(name string) error {
 	return nil
 }
 
-func (l *Loaded) setLaneEnv(c *daemon.LaneConfig, node ast.Node) error {
+func (l *Loaded) setLaneEnv(c *lanes.LaneConfig, node ast.Node) error {
 	return l.eachMember(node, "env", "PROFILE: desktop", func(name string, at *ast.MappingValueNode) error {
 		if err := checkEnvName(name); err != nil {
 			return exit.Usagef("%s: env: %w", l.at(at.Key), err)
@@ -238,7 +239,7 @@ func (l *Loaded) setLaneEnv(c *daemon.LaneConfig, node ast.Node) error {
 	})
 }
 
-func (l *Loaded) setLaneRotation(c *daemon.LaneConfig, node ast.Node) error {
+func (l *Loaded) setLaneRotation(c *lanes.LaneConfig, node ast.Node) error {
 	c.Rotate = map[string][]string{}
 	example := "USER_AGENT: [desktop, mobile]"
 	return l.eachMember(node, "rotate", example, func(name string, at *ast.MappingValueNode) error {
@@ -257,8 +258,8 @@ func (l *Loaded) setLaneRotation(c *daemon.LaneConfig, node ast.Node) error {
 	})
 }
 
-func (l *Loaded) setLaneBreaker(c *daemon.LaneConfig, node ast.Node) error {
-	b := &daemon.BreakerConfig{}
+func (l *Loaded) setLaneBreaker(c *lanes.LaneConfig, node ast.Node) error {
+	b := &breaker.Settings{}
 	known := []string{"failures", "within", "cooldown", "on"}
 	example := "failures: 5, within: 10m, cooldown: 15m"
 	err := l.eachMember(node, "breaker", example, func(name string, at *ast.MappingValueNode) error {

@@ -10,7 +10,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/jobdir/jobdir/cli/exit"
-	"github.com/jobdir/jobdir/daemon"
+	"github.com/jobdir/jobdir/daemon/breaker"
+	"github.com/jobdir/jobdir/daemon/lanes"
 	"github.com/jobdir/jobdir/daemon/queue"
 )
 
@@ -33,12 +34,12 @@ max_queued: 5
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]daemon.LaneConfig{
+	want := map[string]lanes.LaneConfig{
 		"default": {Lane: queue.Lane{Capacity: queue.Unlimited}},
 		"cookie": {
 			Lane: queue.Lane{Capacity: 1, Starts: 30, Per: time.Minute, Gap: time.Second},
 			Env:  []string{"PROFILE=desktop", "LEVEL=3"},
-			Breaker: &daemon.BreakerConfig{
+			Breaker: &breaker.Settings{
 				Failures: 5, Within: 10 * time.Minute, Cooldown: 15 * time.Minute,
 				Codes: []string{"auth", "exit_code"},
 			},

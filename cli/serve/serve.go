@@ -34,11 +34,13 @@ import (
 	"github.com/jobdir/jobdir/control"
 	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon"
+	"github.com/jobdir/jobdir/daemon/delivery"
 	"github.com/jobdir/jobdir/daemon/events"
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/daemon/keeper"
 	"github.com/jobdir/jobdir/daemon/outbox"
 	"github.com/jobdir/jobdir/daemon/submit"
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -54,7 +56,7 @@ type Config struct {
 	// Definitions are job definitions that the program contains.
 	Definitions []catalog.Source
 	// Handlers are the Go functions that definitions name.
-	Handlers daemon.Handlers
+	Handlers work.Handlers
 
 	// Durability is what an accepted operation survives; default statefs.Power.
 	Durability statefs.Durability
@@ -193,7 +195,7 @@ func (s *service) open(ctx context.Context) (err error) {
 		Keepers: keepers, Intake: intake,
 		History: s.history, Retention: c.Upkeep.Retention, Events: s.events,
 		Lanes: c.Queue.Lanes, Limits: c.Queue.Limits, Ageing: c.Queue.Ageing, MaxQueued: c.Queue.MaxQueued,
-		Outbox: daemon.OutboxSettings{WebhookAllow: webhooks, Workers: c.Outbox.Workers, PerTarget: c.Outbox.PerTarget},
+		Outbox: delivery.Settings{WebhookAllow: webhooks, Workers: c.Outbox.Workers, PerTarget: c.Outbox.PerTarget},
 		Owner:  s.owner, Catalog: s.catalog, Handlers: c.Handlers, Logger: s.log,
 		CrashLimit: c.Work.CrashLimit, Grace: cmp.Or(c.Work.Grace, 10*time.Second), StallAfter: c.Work.StallAfter,
 		SweepInterval: cmp.Or(c.Upkeep.SweepInterval, time.Minute),

@@ -15,7 +15,7 @@ import (
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/cli"
 	"github.com/jobdir/jobdir/cli/config"
-	jobdaemon "github.com/jobdir/jobdir/daemon"
+	"github.com/jobdir/jobdir/daemon/work"
 )
 
 // recorderEnv is the address of the server that records when the work of a handler starts.
@@ -57,7 +57,7 @@ steps:
 // second.
 func handlerConfig(dir string) cli.ServeConfig {
 	recorder := os.Getenv(recorderEnv)
-	begin := func(op *jobdaemon.Op) error {
+	begin := func(op *work.Op) error {
 		if recorder == "" {
 			return nil
 		}
@@ -75,30 +75,30 @@ func handlerConfig(dir string) cli.ServeConfig {
 			{Name: "torture.yaml", YAML: []byte(handlerJobs)},
 			{Name: "deliver.yaml", YAML: []byte(deliverJobs(dir))},
 		},
-		Handlers: jobdaemon.Handlers{
-			"wait": {Run: func(_ context.Context, op *jobdaemon.Op) error {
+		Handlers: map[string]work.Handler{
+			"wait": {Run: func(_ context.Context, op *work.Op) error {
 				if err := begin(op); err != nil {
 					return err
 				}
 				return op.Sleep(time.Hour)
 			}},
-			"step": {Run: func(_ context.Context, op *jobdaemon.Op) error {
+			"step": {Run: func(_ context.Context, op *work.Op) error {
 				if err := begin(op); err != nil {
 					return err
 				}
 				if op.Step() == "fails" && recorder != "" {
-					return jobdaemon.NeedsPerson(errors.New("it fails"))
+					return work.NeedsPerson(errors.New("it fails"))
 				}
 				return nil
 			}},
-			"leave": {Run: func(_ context.Context, op *jobdaemon.Op) error {
+			"leave": {Run: func(_ context.Context, op *work.Op) error {
 				err := begin(op)
 				for _, name := range leftFiles() {
 					err = errors.Join(err, leave(op, name))
 				}
 				return err
 			}},
-			"count": {Run: func(_ context.Context, op *jobdaemon.Op) error {
+			"count": {Run: func(_ context.Context, op *work.Op) error {
 				if err := begin(op); err != nil {
 					return err
 				}
@@ -113,7 +113,7 @@ func handlerConfig(dir string) cli.ServeConfig {
 }
 
 // leave writes a file that contains its own name.
-func leave(op *jobdaemon.Op, name string) error {
+func leave(op *work.Op, name string) error {
 	f, err := op.Artifact(name)
 	if err != nil {
 		return err

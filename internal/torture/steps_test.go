@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/client"
-	jobdaemon "github.com/jobdir/jobdir/daemon"
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -94,8 +94,8 @@ type begunSteps struct {
 }
 
 // handler records a step, which succeeds.
-func (b *begunSteps) handler() jobdaemon.Handler {
-	return jobdaemon.Handler{Run: func(_ context.Context, op *jobdaemon.Op) error {
+func (b *begunSteps) handler() work.Handler {
+	return work.Handler{Run: func(_ context.Context, op *work.Op) error {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if b.all == nil {
