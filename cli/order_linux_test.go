@@ -122,11 +122,12 @@ func TestKeyInOrderOfSubmitByAnotherProcess(t *testing.T) {
 	const count = 30
 	for range prooftest.Count(1, 3, 3) {
 		for i := range count {
-			_, err := tree.Submit(t.Context(), statefs.Submission{
+			rec, err := tree.Draft(statefs.Submission{
 				Group: "g", Job: "then", Lane: []string{"one", "wide"}[i%2], Key: "k", KeyOrder: "submit",
 				Params: json.RawMessage(fmt.Sprintf(`{"n":%d}`, i+1)),
 			})
 			s.must(err)
+			s.must(tree.Publish(rec))
 		}
 		s.wantTrace("another process", oneTo(count)...)
 	}

@@ -67,8 +67,9 @@ func TestBulkPages(t *testing.T) {
 	r := setup(t)
 	const count = bulkPage + 5
 	for range count {
-		_, err := r.tree.Submit(t.Context(), statefs.Submission{Group: "media", Job: "tagged", Params: []byte("{}")})
+		rec, err := r.tree.Draft(statefs.Submission{Group: "media", Job: "tagged", Params: []byte("{}")})
 		must(t, err)
+		must(t, r.tree.Publish(rec))
 	}
 	out := r.bulk(`{"action": "cancel", "filter": {"job": "media/tagged"}}`)
 	if out["total"] != float64(count) || out["done"] != float64(bulkPage) || out["next"] == nil {

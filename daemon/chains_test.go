@@ -44,7 +44,7 @@ func (b *bench) afterWith(job string, options submit.Options) statefs.ID {
 	must(b.t, err)
 	s, err := submit.Build(def, params, options, b.tree.Now())
 	must(b.t, err)
-	rec, err := b.tree.Submit(b.t.Context(), s)
+	rec, err := publish(b.tree, s)
 	must(b.t, err)
 	return rec.ID
 }

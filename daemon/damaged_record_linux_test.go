@@ -125,7 +125,7 @@ func TestDamagedRecordKeepsPriorityDelayAndKey(t *testing.T) {
 			Priority: &priority, NotBefore: &at, IdempotencyKey: "a key of " + string(want),
 		}, time.Now())
 		must(t, err)
-		submitted, err := b.tree.Submit(t.Context(), s)
+		submitted, err := publish(b.tree, s)
 		must(t, err)
 		id := submitted.ID
 		b.awaitState(id, want)

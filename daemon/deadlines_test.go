@@ -340,7 +340,7 @@ func TestHandlerFailures(t *testing.T) {
 func (b *bench) submitAt(job string, at time.Time) statefs.ID {
 	b.t.Helper()
 	def := b.catalog.Get("test", job)
-	rec, err := b.tree.Submit(b.t.Context(), statefs.Submission{
+	rec, err := publish(b.tree, statefs.Submission{
 		Group: def.Group, Job: def.Name, Definition: def.Source(), DefinitionHash: def.Hash(), NotBefore: &at,
 	})
 	must(b.t, err)

@@ -36,7 +36,7 @@ func TestRemovedFolders(t *testing.T) {
 					def := k.catalog.Get("test", "script")
 					bound, err := def.BindJSON([]byte(script("echo here")))
 					must(t, err)
-					rec, err := k.tree.Submit(t.Context(), statefs.Submission{
+					rec, err := publish(k.tree, statefs.Submission{
 						Group: def.Group, Job: def.Name, Params: bound.JSON(), Definition: def.Source(), DefinitionHash: def.Hash(),
 					})
 					if err != nil {

@@ -163,7 +163,7 @@ func TestRetryNotYetInHand(t *testing.T) {
 	b.awaitEnd(old)
 	b.awaitEnds(0, 1)
 	must(t, b.stop())
-	again, err := b.tree.Submit(b.t.Context(), statefs.Submission{Group: "test", Job: "wait", RetryOf: &old})
+	again, err := publish(b.tree, statefs.Submission{Group: "test", Job: "wait", RetryOf: &old})
 	must(t, err)
 	guards, err := b.unstarted().retentionGuards()
 	if err != nil || guards.Referred[old].By != again.ID || guards.Referred[again.ID].By == old {

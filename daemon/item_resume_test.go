@@ -196,7 +196,7 @@ func TestRetryOfFailedItems(t *testing.T) {
 			"[ 4 / 4 ] Processing '4'...", "  OK.",
 		}, 3},
 	} {
-		rec, err := b.tree.Submit(t.Context(), statefs.Submission{
+		rec, err := publish(b.tree, statefs.Submission{
 			Group: "test", Job: "items", RetryOf: &first, FailedItems: test.failedItems,
 		})
 		must(t, err)

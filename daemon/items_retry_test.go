@@ -110,7 +110,7 @@ func TestRetryDoesFailedItemsAgain(t *testing.T) {
 		t.Errorf("%+v", rec.Steps[1])
 	}
 	first := ids["any"]
-	submitted, err := b.tree.Submit(t.Context(), statefs.Submission{
+	submitted, err := publish(b.tree, statefs.Submission{
 		Group: "test", Job: "any", RetryOf: &first, FailedItems: true, Definition: b.catalog.Get("test", "any").Source(),
 	})
 	must(t, err)

@@ -20,7 +20,7 @@ func TestDisplacedFolderStopsTheDaemon(t *testing.T) {
 	}
 	mountOver := func(t *testing.T, jobs string) { mountTmpfs(t, jobs, "1m") }
 	submit := func(b *bench, _ statefs.ID) error {
-		_, err := b.tree.Submit(b.t.Context(), statefs.Submission{Group: "test", Job: "wait"})
+		_, err := publish(b.tree, statefs.Submission{Group: "test", Job: "wait"})
 		return err
 	}
 	request := func(b *bench, id statefs.ID) error { return b.tree.Request(b.t.Context(), id, statefs.Cancel, nil) }

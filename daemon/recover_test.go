@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -265,7 +264,7 @@ func TestSubmitWhileADaemonStarts(t *testing.T) {
 		go func() {
 			var own []statefs.ID
 			for range 12 {
-				rec, err := b.tree.Submit(context.Background(), statefs.Submission{Group: "test", Job: "argv"})
+				rec, err := publish(b.tree, statefs.Submission{Group: "test", Job: "argv"})
 				if err != nil {
 					t.Error(err)
 					break

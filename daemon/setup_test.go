@@ -223,9 +223,18 @@ func (b *bench) submit(job string, params string) statefs.ID {
 	s, err := submit.Build(def, bound, submit.Options{}, time.Now())
 	must(b.t, err)
 	s.Total = def.Total(bound)
-	rec, err := b.tree.Submit(b.t.Context(), s)
+	rec, err := publish(b.tree, s)
 	must(b.t, err)
 	return rec.ID
+}
+
+// publish submits an operation as another process does.
+func publish(tree *statefs.Tree, s statefs.Submission) (*statefs.Record, error) {
+	rec, err := tree.Draft(s)
+	if err != nil {
+		return nil, err
+	}
+	return rec, tree.Publish(rec)
 }
 
 // await waits until the condition holds; it checks after each change in jobs/ and among the records

@@ -70,8 +70,7 @@ func TestFullDiskRefusesTheSubmitOnly(t *testing.T) {
 			}
 
 			for range 3 {
-				if _, err := tree.Submit(t.Context(), Submission{Group: "g", Job: "j"}); !errors.Is(err, unix.ENOSPC) ||
-					!strings.HasPrefix(err.Error(), "submit g/j: ") {
+				if _, err := tree.Submit(t.Context(), Submission{Group: "g", Job: "j"}); !errors.Is(err, unix.ENOSPC) {
 					t.Errorf("submit on a full disk: %v", err)
 				}
 			}

@@ -51,7 +51,7 @@
 // crash can end each of these sequences after any step, and Interpret decides how to continue.
 // internal/torture starts a daemon on what each possible crash leaves.
 //
-//	submit (Tree.Submit)
+//	submit (Tree.Publish)
 //	  number              a block is on disk before its first number is used: a power cut repeats no number
 //	  items of a retry    before the record that has retry_of
 //	  record              before the marker: a marker without a record belongs to no operation

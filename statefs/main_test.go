@@ -94,6 +94,15 @@ func childOwnsAndIsLarge(args []string) error {
 	return childOwns(args)
 }
 
+// Submit is Draft and Publish of one operation.
+func (t *Tree) Submit(_ context.Context, s Submission) (*Record, error) {
+	rec, err := t.Draft(s)
+	if err != nil {
+		return nil, err
+	}
+	return rec, t.Publish(rec)
+}
+
 func childSubmits(args []string) error {
 	count, err := strconv.Atoi(args[1])
 	if err != nil {

@@ -3,7 +3,6 @@ package statefs
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -21,23 +20,6 @@ import (
 	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
-
-// Submit creates a new operation, which is scheduled if its start time is in the future, else
-// queued. It returns the record once it is as durable as the storage promises. It does not check
-// for an equal operation; package submit does.
-//
-// The order is: number, record, marker, directories. The record is complete before the marker
-// exists, so a marker without a record was never acknowledged, nor was a record without a marker.
-func (t *Tree) Submit(_ context.Context, s Submission) (*Record, error) {
-	rec, err := t.Draft(s)
-	if err != nil {
-		return nil, err
-	}
-	if err := t.Publish(rec); err != nil {
-		return nil, fmt.Errorf("submit %s/%s: %w", s.Group, s.Job, err)
-	}
-	return rec, nil
-}
 
 // Draft creates the record of a new operation, with its number and ID, and writes none of it to
 // disk. Pass it to Publish or Discard.

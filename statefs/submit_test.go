@@ -176,7 +176,7 @@ func TestSubmitThatFailsLeavesNothing(t *testing.T) {
 	first := submit(t, tree)
 	check(t, os.Rename(tree.JobsDir(), tree.JobsDir()+".away")) // the marker cannot be created
 	if _, err := tree.Submit(t.Context(), Submission{Group: "g", Job: "j"}); !errors.Is(err, fs.ErrNotExist) ||
-		!strings.Contains(err.Error(), "submit g/j: folder "+tree.JobsDir()+" is gone") {
+		!strings.Contains(err.Error(), "folder "+tree.JobsDir()+" is gone") {
 		t.Errorf("without jobs/: %v", err)
 	}
 	check(t, os.Rename(tree.JobsDir()+".away", tree.JobsDir()))

@@ -94,8 +94,7 @@ func TestTmpThatWasRemovedIsMadeAgain(t *testing.T) {
 		submit(t, tree)
 		// Without the storage itself, the write fails.
 		check(t, os.RemoveAll(tree.Dir()))
-		if _, err := tree.Submit(t.Context(), Submission{Group: "g", Job: "j"}); !errors.Is(err, fs.ErrNotExist) ||
-			!strings.Contains(err.Error(), "submit g/j: ") {
+		if _, err := tree.Submit(t.Context(), Submission{Group: "g", Job: "j"}); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("without a storage: %v", err)
 		}
 		if _, err := os.Stat(tree.Dir()); !errors.Is(err, fs.ErrNotExist) {

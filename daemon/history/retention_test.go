@@ -237,8 +237,7 @@ func TestWholeDays(t *testing.T) {
 	r.clock = r.clock.AddDate(0, 0, 10)
 	mixed := r.end("c", statefs.Completed)
 	r.end("d", statefs.Completed)
-	live, err := r.tree.Submit(t.Context(), statefs.Submission{Group: "g", Job: "live"})
-	must(t, err)
+	live := r.live(statefs.Submission{Group: "g", Job: "live"})
 	r.clock = r.clock.AddDate(0, 0, 10)
 	pruned, err := r.Prune(t.Context(), Retention{Age: time.Hour}, always(Guards{}), r.clock)
 	if err != nil || len(pruned) != 4 {

@@ -113,14 +113,19 @@ func (r *rig) end(job string, status statefs.State, change ...func(*statefs.Reco
 	return rec
 }
 
+// live submits an operation.
+func (r *rig) live(s statefs.Submission) *statefs.Record {
+	r.t.Helper()
+	rec, err := r.tree.Draft(s)
+	must(r.t, err)
+	must(r.t, r.tree.Publish(rec))
+	return rec
+}
+
 func (r *rig) unpublished(job string, status statefs.State, change ...func(*statefs.Record)) *statefs.Record {
 	r.t.Helper()
 	r.clock = r.clock.Add(time.Second)
-	rec, err := r.tree.Submit(r.t.Context(), statefs.Submission{
-		Group: "g", Job: job,
-		Params: []byte(`{"title":"` + job + `"}`),
-	})
-	must(r.t, err)
+	rec := r.live(statefs.Submission{Group: "g", Job: job, Params: []byte(`{"title":"` + job + `"}`)})
 	now := r.clock
 	rec.Status, rec.FinishedAt = status, &now
 	rec.Result = map[statefs.State]statefs.Result{
@@ -129,8 +134,9 @@ func (r *rig) unpublished(job string, status statefs.State, change ...func(*stat
 	for _, c := range change {
 		c(rec)
 	}
-	rec.FinishedSeq, err = r.Number()
+	number, err := r.Number()
 	must(r.t, err)
+	rec.FinishedSeq = number
 	must(r.t, r.owner.WriteEnd(rec))
 	must(r.t, r.owner.RemoveMarker(rec.ID, statefs.Queued))
 	return rec

@@ -466,11 +466,9 @@ func TestSubmitsWaitForTheDaemon(t *testing.T) {
 func TestSubmitsOfOtherProcesses(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	rec, err := d.tree.Submit(t.Context(), statefs.Submission{
-		Group: "g", Job: "return",
-		Params: json.RawMessage(`{"b":1}`),
-	})
+	rec, err := d.tree.Draft(statefs.Submission{Group: "g", Job: "return", Params: json.RawMessage(`{"b":1}`)})
 	d.must(err)
+	d.must(d.tree.Publish(rec))
 	d.in.Track(rec)
 	unsynced := func(id statefs.ID) bool {
 		_, is := d.in.unsynced.Load(id)
