@@ -54,7 +54,7 @@ func (d *Definition) Step(name string) *Step {
 func (d *Definition) Graph() steps.Graph {
 	graph := make(steps.Graph, len(d.Steps))
 	for i, s := range d.Steps {
-		graph[i] = steps.Node{Name: s.Name, Needs: s.Needs, Optional: s.Optional, Approve: s.Approve, Gate: s.Work == nil}
+		graph[i] = steps.Node{Name: s.Name, Needs: s.Needs, Optional: s.Optional, Approve: s.Approve}
 	}
 	return graph
 }

@@ -440,7 +440,6 @@ func (o *Outbox) Request(name EntryName, ask DeliveryAction, args Args) error {
 // DeliveryRequest is a pending request for an entry.
 type DeliveryRequest struct {
 	Action DeliveryAction
-	At     time.Time
 	// By is the requester: the name in the file, or else its owner; "" if unknown. Reason is the
 	// reason.
 	By, Reason string
@@ -470,7 +469,7 @@ func (o *OwnerOutbox) Requested(name EntryName) (DeliveryRequest, bool, error) {
 		if err != nil {
 			return a, false, err
 		}
-		a.At, a.By = stamp.At, ownerName(o.root, a.file)
+		a.By = ownerName(o.root, a.file)
 		if args, err := ParseArgs(stamp.Args); err == nil { // otherwise the name is enough
 			a.By, a.Reason = args.Requester(a.By), args.Reason
 		}

@@ -18,8 +18,7 @@ func TestRequestDelivery(t *testing.T) {
 	}
 	check(t, o.Outbox.Request(entryOf, RetryDelivery, Args{By: "anna", Reason: "the bucket is back"}))
 	a, asked, err := o.Outbox.Requested(entryOf)
-	if err != nil || !asked || a.Action != RetryDelivery || a.By != "anna" ||
-		a.Reason != "the bucket is back" || a.At.IsZero() {
+	if err != nil || !asked || a.Action != RetryDelivery || a.By != "anna" || a.Reason != "the bucket is back" {
 		t.Errorf("asked is %+v, %v, %v", a, asked, err)
 	}
 	check(t, o.Outbox.Request(entryOf, DropDelivery, Args{}))

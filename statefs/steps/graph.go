@@ -8,7 +8,6 @@ type Node struct {
 	Needs    []string // steps that are done before it begins
 	Optional bool
 	Approve  bool // a person has to approve before it begins
-	Gate     bool // it has no work: once approved it is done
 }
 
 // Graph is the steps of a job in the order of the definition file.
