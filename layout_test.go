@@ -157,7 +157,7 @@ var imports = []row{
 		"catalog", 3,
 		[]string{
 			"statefs", "catalog/condition", "catalog/param", "catalog/phrase", "catalog/schedule", "catalog/yamlfile", "statefs/steps",
-			"statefs/api", "daemon/outbox",
+			"statefs/api", "statefs/files", "daemon/outbox",
 		},
 		[]string{yaml, doublestar}, // its tests read job files with the library too
 		"what jobs exist is independent of what runs, and how one is described to clients; the conditions of steps are compiled where they are read; a kind of target declares its keys beside its deliveries",

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // listing is the result of listing the job folders.
@@ -83,17 +85,10 @@ func isDefinition(name string) bool {
 // file. A broken link is not wrong: reading it reports the error.
 func wrongKind(path string) string {
 	info, err := os.Stat(path)
-	switch {
-	case err != nil || info.Mode().IsRegular():
+	if err != nil || info.Mode().IsRegular() {
 		return ""
-	case info.IsDir():
-		return "folder"
-	case info.Mode()&fs.ModeNamedPipe != 0:
-		return "fifo"
-	case info.Mode()&fs.ModeSocket != 0:
-		return "socket"
 	}
-	return "device"
+	return files.KindOf(info.Mode())
 }
 
 // isGone reports whether a name does not exist, not even as a broken link.
