@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/jobdir/jobdir/daemon/decide"
@@ -438,7 +437,9 @@ func (rv *recovery) indexMissedEnds(ctx context.Context, present map[statefs.ID]
 		rv.logger.Warn("the last ended operations may be missing in the history until its index is rebuilt", "error", err)
 	}
 	maps.DeleteFunc(ids, func(id statefs.ID, _ bool) bool { return present[id] })
-	if err := rv.indexAllEnded(ids); err != nil {
+	// Concurrently, because each record must be read.
+	err = statefs.ForEachParallel(slices.Collect(maps.Keys(ids)), 2*runtime.GOMAXPROCS(0), rv.indexEnded)
+	if err != nil {
 		return false, err
 	}
 	err = rv.history.Sync(ctx)
@@ -446,25 +447,6 @@ func (rv *recovery) indexMissedEnds(ctx context.Context, present map[statefs.ID]
 		return false, nil // the history has reported why
 	}
 	return err == nil, err
-}
-
-// indexAllEnded runs indexEnded for many operations concurrently, because each record must be read.
-func (rv *recovery) indexAllEnded(ids map[statefs.ID]bool) error {
-	var failed error
-	var once sync.Once
-	var workers sync.WaitGroup
-	places := make(chan struct{}, 2*runtime.GOMAXPROCS(0))
-	for id := range ids {
-		places <- struct{}{}
-		workers.Go(func() {
-			if err := rv.indexEnded(id); err != nil {
-				once.Do(func() { failed = err })
-			}
-			<-places
-		})
-	}
-	workers.Wait()
-	return failed
 }
 
 // indexBuildWait is how long the start waits for the index to be built. A small index is complete

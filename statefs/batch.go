@@ -116,7 +116,7 @@ func (b *Batches) Recover() (made int, err error) {
 				continue
 			}
 			var count atomic.Int64
-			err = forEachParallel(list, 2*runtime.GOMAXPROCS(0), func(l batchEntry) error {
+			err = ForEachParallel(list, 2*runtime.GOMAXPROCS(0), func(l batchEntry) error {
 				n, err := b.recoverOne(l, suffix == batchSuffix)
 				count.Add(int64(n))
 				return err
@@ -234,7 +234,7 @@ func (b *Batches) Settle(before time.Time) error {
 		if err != nil {
 			return err
 		}
-		if err := forEachParallel(list, files.MaxSyncs, b.settleRecord); err != nil {
+		if err := ForEachParallel(list, files.MaxSyncs, b.settleRecord); err != nil {
 			return err
 		}
 		if err := b.owner.syncOperations(daysOf(list)); err != nil {

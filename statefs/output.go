@@ -167,7 +167,7 @@ func (o *Output) SyncArtifacts(id ID) error {
 	if len(paths) == 0 {
 		return nil
 	}
-	if err := forEachParallel(paths, syncersOfFiles, o.syncPath); err != nil {
+	if err := ForEachParallel(paths, syncersOfFiles, o.syncPath); err != nil {
 		return err
 	}
 	return o.syncDay(id.Day())

@@ -147,7 +147,7 @@ func (t *Tree) publish(recs []*Record) error {
 			return errors.Join(err, t.dropBatch(recs[0].ID))
 		}
 	}
-	err := forEachParallel(recs, parallelWriters, t.publishRecord)
+	err := ForEachParallel(recs, parallelWriters, t.publishRecord)
 	if !list && errors.Is(err, fs.ErrExist) { // not ours to remove
 		return fmt.Errorf("operation %s: %w", recs[0].ID, err)
 	}
@@ -158,7 +158,7 @@ func (t *Tree) publish(recs []*Record) error {
 		return t.revoke(recs, err)
 	}
 	if list {
-		if err := forEachParallel(recs[1:], parallelWriters, t.publishMarker); err != nil {
+		if err := ForEachParallel(recs[1:], parallelWriters, t.publishMarker); err != nil {
 			return &PartialPublishError{err}
 		}
 	}

@@ -191,9 +191,9 @@ func removeUnchanged(root *os.Root, name string, seen fs.FileInfo) error {
 // them would only wait.
 const parallelWriters = 4
 
-// forEachParallel calls do for every element, at most most calls at once. It returns the first
+// ForEachParallel calls do for every element, at most most calls at once. It returns the first
 // error and starts no more calls after it.
-func forEachParallel[T any](list []T, most int, do func(T) error) error {
+func ForEachParallel[T any](list []T, most int, do func(T) error) error {
 	if len(list) == 1 {
 		return do(list[0])
 	}

@@ -122,24 +122,14 @@ func (d *Deliveries) reconcileEntries(ctx context.Context, names []statefs.Entry
 func (d *Deliveries) eachEntry(names []statefs.EntryName, do func(statefs.EntryName) error,
 	done func(statefs.EntryName, error),
 ) {
-	var workers sync.WaitGroup
 	var mu sync.Mutex
-	next := make(chan statefs.EntryName)
-	for range min(maxEntriesAtOnce, len(names)) {
-		workers.Go(func() {
-			for name := range next {
-				err := do(name)
-				mu.Lock()
-				done(name, err)
-				mu.Unlock()
-			}
-		})
-	}
-	for _, name := range names {
-		next <- name
-	}
-	close(next)
-	workers.Wait()
+	_ = statefs.ForEachParallel(names, maxEntriesAtOnce, func(name statefs.EntryName) error { // done gets the errors
+		err := do(name)
+		mu.Lock()
+		defer mu.Unlock()
+		done(name, err)
+		return nil
+	})
 }
 
 // Await reports attempts to deliver an entry: done is closed when an attempt that begins from
