@@ -331,6 +331,31 @@ func TestPrioritize(t *testing.T) {
 	}
 }
 
+// An operation that came after another waits since the end of that one, also when its priority changes.
+func TestPrioritizeKeepsSinceWhenAnOperationWaits(t *testing.T) {
+	t.Parallel()
+	b := lanesBench(t)
+	holder, parent := b.submit("one", `{}`), b.submit("two", `{}`)
+	b.awaitState(holder, statefs.Running)
+	b.awaitState(parent, statefs.Running)
+	child := b.after("one", statefs.RequireEnd, parent)
+	b.awaitWaiting(child, statefs.WaitsForOthers)
+	other := b.submit("one", `{}`)
+	b.awaitWaiting(other, statefs.WaitsForLane)
+	b.cancel(parent)
+	b.awaitWaiting(child, statefs.WaitsForLane)
+	for _, id := range []statefs.ID{child, other} {
+		must(t, b.tree.Request(t.Context(), id, statefs.Prioritize, json.RawMessage(`{"priority": 5}`)))
+		b.awaitLog(id, "  Prioritize requested: its priority is now 5.\n")
+		b.poll("the request is carried out", func() bool { return !b.tree.HasTakenRequest(id) })
+	}
+	for place, id := range []statefs.ID{other, child} {
+		if why, _ := b.daemon.Waiting(id); why.Position != place+1 {
+			t.Errorf("%s has place %d, want %d", id, why.Position, place+1)
+		}
+	}
+}
+
 // A rate limit counts the starts of an earlier daemon whose work continues.
 func TestRateAfterARestart(t *testing.T) {
 	t.Parallel()

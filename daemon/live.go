@@ -115,7 +115,10 @@ func placeOf(op *operation, standing decide.Standing) live.Place {
 		return live.Place{Standing: standing}
 	}
 	item := itemOfRecord(op.rec)
-	if op.eligibleAt.After(item.Since) {
+	switch before := op.shown.Place; {
+	case standing == decide.Waiting && before.Standing == decide.Waiting: // only its priority is another one
+		item.Since = before.Item.Since
+	case op.eligibleAt.After(item.Since):
 		item.Since = op.eligibleAt
 	}
 	return live.Place{Standing: standing, Item: item}
