@@ -194,6 +194,30 @@ func TestDaemonStartsOnAFullDisk(t *testing.T) {
 	s.clear()
 }
 
+// A daemon that starts on a full disk serves although a marker was removed while no daemon ran. It cancels that
+// operation when there is room.
+func TestMarkerRemovedBeforeAStartOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	mount := tmpfs(t)
+	s := serveOrderAt(t, filepath.Join(mount, "storage"), orderJobs)
+	removed, kept := s.submit("named", 0), s.submit("left", 0)
+	s.awaitTrace(1)
+	s.requestEffect("pause", kept)
+	ballast := filepath.Join(mount, "ballast")
+	t.Cleanup(func() { _ = os.Remove(ballast) }) // also after a failure the daemon ends with room
+	s.kill()
+	s.must(os.Remove(filepath.Join(s.storage, "jobs", removed+".running")))
+	fill(t, ballast)
+	s.start()
+	if o := s.show(kept); o.Status != statefs.Paused {
+		t.Errorf("on the full disk: %+v", o)
+	}
+	s.must(os.Remove(ballast))
+	until(t, "it is cancelled", func() bool { return s.show(removed).Status == statefs.Cancelled })
+	s.requestEffect("resume", kept)
+	s.clear()
+}
+
 // A list of submits that is refused for want of disk space keeps no places in the queue.
 func TestRefusalOnAFullDiskKeepsNoPlaces(t *testing.T) {
 	t.Parallel()

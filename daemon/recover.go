@@ -345,7 +345,8 @@ func recordedState(rec *statefs.Record) statefs.State {
 	return rec.Status
 }
 
-// cancelLost ends an operation whose marker was removed while no daemon ran.
+// cancelLost ends an operation whose marker was removed while no daemon ran. On a full disk its reconciles do that
+// when there is room: to them the marker is missing, as if it had been removed while a daemon runs.
 func (rv *recovery) cancelLost(rec *statefs.Record, answer decide.Answer) error {
 	op := newOperation(rec)
 	rv.setState(op, recordedState(rec))
@@ -357,7 +358,16 @@ func (rv *recovery) cancelLost(rec *statefs.Record, answer decide.Answer) error 
 		rec.Reason = "marker missing"
 	}
 	rv.logger.Warn("cancelling an operation whose marker was removed while no daemon ran", "id", rec.ID)
-	return rv.ends.finishAs(op, answer.Cause)
+	err := rv.ends.finishAs(op, answer.Cause)
+	if !files.DiskFull(err) {
+		return err
+	}
+	rv.track(op)
+	if rec.Trailing {
+		op.feed.end = rec.FinishedSeq
+		rv.live.End(rec.ID) // the index has it
+	}
+	return nil
 }
 
 // endUnwantedCommands ends the commands in held that no operation needs: those of an earlier run,
