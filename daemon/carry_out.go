@@ -165,12 +165,12 @@ func (dc *decisions) confirmMissingMarker(op *operation) error {
 
 // cancelMissing cancels an operation whose marker was removed.
 func (dc *decisions) cancelMissing(op *operation, _ seen, answer decide.Answer) error {
-	dc.logger.Warn("marker removed manually, cancelling the operation", "id", op.id(), "state", op.state)
 	// The marker is recreated until the work has ended, so that ls(1) lists the active operation
-	// and its followers see it end.
+	// and its followers see it end. A full disk may prevent that: then this is called again.
 	if err := dc.markers.restoreMarker(op); err != nil {
 		return err
 	}
+	dc.logger.Warn("marker removed manually, cancelling the operation", "id", op.id(), "state", op.state)
 	if err := dc.ends.endWork(op, &request{TakenRequest: dc.requests.requestCancel(op)}, answer); err != nil {
 		return err
 	}

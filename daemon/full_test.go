@@ -183,6 +183,30 @@ func TestCancelOnAFullDisk(t *testing.T) {
 	}
 }
 
+// TestMarkerRemovedOnAFullDisk removes a marker that cannot be made again for want of space. The log tells of it once,
+// and not with each try.
+func TestMarkerRemovedOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	dir, fill := smallDisk(t)
+	b := prepareAt(t, dir, handlerJobs, testHandlers)
+	logged := b.logInto()
+	id := b.submit("wait", `{}`)
+	b.touch(id, statefs.Pause)
+	b.start()
+	b.awaitState(id, statefs.Paused)
+	b.daemon.reconcileQueue.wait()
+	must(t, os.Remove(filepath.Join(b.tree.JobsDir(), statefs.MarkerName(id, statefs.Paused))))
+	free := fill()
+	b.poll("it is tried again", func() bool { return b.daemon.counters.failedReconciles.Load() > 2 })
+	free()
+	if rec := b.awaitEnd(id); rec.Status != statefs.Cancelled {
+		t.Errorf("status %s", rec.Status)
+	}
+	if count := logged.with("marker removed manually"); count != 1 {
+		t.Errorf("the log tells %d times of it", count)
+	}
+}
+
 // heard is the output of a daemon's logger; it closes said when a text is written.
 type heard struct {
 	testWriter
