@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -179,9 +180,15 @@ func (m *markers) collectUnsettled() (changed map[statefs.ID]statefs.NameSet, id
 		changed[key.id] |= m.toObserve(key)
 	}
 	m.reconcileQueue.addTo(changed)
+	doubtful := make(map[statefs.ID]statefs.NameSet)
+	m.live.Each(maps.Keys(changed), func(id statefs.ID, s *live.Snapshot) {
+		if names := namesToCheck(changed[id], s); names != 0 {
+			doubtful[id] = names
+		}
+	})
 	ids = make(map[statefs.ID]statefs.State)
-	for id, names := range changed {
-		if !m.shows(id, names) {
+	for id, names := range doubtful {
+		if names == statefs.AllNames || m.anyExists(id, names) {
 			ids[id] = ""
 		}
 	}
@@ -193,22 +200,23 @@ func (m *markers) collectUnsettled() (changed map[statefs.ID]statefs.NameSet, id
 	return changed, ids, !lost
 }
 
-// shows reports whether lists are right about an ID if only these of its names may have changed: none of them
-// exists, except the marker of its state. After a flood of submits nearly all pending reconciles are of such
-// operations.
-func (m *markers) shows(id statefs.ID, names statefs.NameSet) bool {
+// namesToCheck returns which of the names of an operation must not exist if lists are right about it, when only these
+// may have changed: the markers, except that of its state. After a flood of submits nearly all pending reconciles are
+// of operations with none of them.
+func namesToCheck(names statefs.NameSet, s *live.Snapshot) statefs.NameSet {
 	if names&statefs.AllNames == statefs.AllNames {
-		return false
+		return statefs.AllNames
 	}
-	markers := names & statefs.AllMarkers
-	if _, s := m.live.Get(id); s != nil {
-		markers &^= statefs.MarkerBit(s.State)
+	if s != nil {
+		names &^= statefs.MarkerBit(s.State)
 	}
-	if markers == 0 {
-		return true
-	}
-	seen, err := m.owner.Observe(id, markers)
-	return err == nil && len(seen.States)+len(seen.Irregular) == 0
+	return names & statefs.AllMarkers
+}
+
+// anyExists reports whether a file with one of the names exists.
+func (m *markers) anyExists(id statefs.ID, names statefs.NameSet) bool {
+	seen, err := m.owner.Observe(id, names)
+	return err != nil || len(seen.States)+len(seen.Irregular) > 0
 }
 
 // noteObservation remembers which names exist besides the marker.

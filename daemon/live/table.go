@@ -2,6 +2,7 @@ package live
 
 import (
 	"bytes"
+	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -201,6 +202,16 @@ func (t *Table[Op]) Get(id statefs.ID) (Op, *Snapshot) {
 	defer t.mu.Unlock()
 	e := t.entries[id]
 	return e.op, e.listed()
+}
+
+// Each calls f with the snapshot of each of these operations, nil if it is not in the table. The lock of the table is
+// held during the call: f must not call the table, and must not block.
+func (t *Table[Op]) Each(ids iter.Seq[statefs.ID], f func(statefs.ID, *Snapshot)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for id := range ids {
+		f(id, t.entries[id].Snapshot.listed())
+	}
 }
 
 // All returns the snapshots of all operations, in no order.
