@@ -19,6 +19,7 @@ import (
 	"github.com/jobdir/jobdir/catalog/param"
 	"github.com/jobdir/jobdir/catalog/phrase"
 	"github.com/jobdir/jobdir/catalog/yamlfile"
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // Items is the list of items of a job: exactly one of the three is set.
@@ -195,25 +196,12 @@ func longLine(path string, number int) error {
 	return fmt.Errorf("read item list %s: line %d is longer than %s", path, number, param.Bytes(MaxLine))
 }
 
-// errNotRegular is what a fifo, device or folder gives where a file is expected.
-var errNotRegular = errors.New("not a regular file")
-
 // openRegular opens a regular file, through a symbolic link if need be. It never
 // blocks: a fifo that was put in the file's place is opened without waiting for a
 // writer and then refused.
 func openRegular(path string) (*os.File, error) {
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	info, err := file.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = &fs.PathError{Op: "open", Path: path, Err: errNotRegular}
-	}
-	if err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	return file, nil
+	file, _, err := files.Regular(os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0))
+	return file, err
 }
 
 // readRegular reads a regular file, up to one byte more than limit.

@@ -153,9 +153,9 @@ func (s *streams) artifact(w *front.Response, r *front.Request) error {
 	}
 	defer func() { _ = root.Close() }() // opened for reading
 	// The root confines links to the folder; O_NONBLOCK keeps a fifo from blocking.
-	file, err := root.OpenFile(escaped, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	file, info, err := files.Regular(root.OpenFile(escaped, os.O_RDONLY|syscall.O_NONBLOCK, 0))
 	if errors.Is(err, fs.ErrNotExist) && escaped != name {
-		file, err = root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // name unescaped
+		file, info, err = files.Regular(root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)) // name unescaped
 	}
 	if machine.OutOfFiles(err) {
 		return err // the file may exist
@@ -164,13 +164,6 @@ func (s *streams) artifact(w *front.Response, r *front.Request) error {
 		return missing
 	}
 	defer func() { _ = file.Close() }() // opened for reading
-	info, err := file.Stat()
-	if err != nil {
-		return err
-	}
-	if !info.Mode().IsRegular() {
-		return missing
-	}
 	attach(w.Header(), front.MediaFile, path.Base(name))
 	return w.ServeContent(info.ModTime(), file)
 }

@@ -66,14 +66,8 @@ func (o *Output) AppendItems(id ID, step string) (*os.File, error) {
 // Anything but a regular file goes to corrupt/ first: a fifo or a device would swallow the lines.
 func (o *Output) Append(name string) (*os.File, error) {
 	open := func() (*os.File, error) {
-		f, err := files.OpenFile(name, os.O_RDWR|os.O_APPEND|os.O_CREATE)
-		if err != nil {
-			return nil, err
-		}
-		if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-			return nil, errors.Join(&fs.PathError{Op: "open", Path: name, Err: files.ErrIrregular}, err, f.Close())
-		}
-		return f, nil
+		f, _, err := files.Regular(files.OpenFile(name, os.O_RDWR|os.O_APPEND|os.O_CREATE))
+		return f, err
 	}
 	f, err := open()
 	if info, odd := os.Lstat(name); err != nil && odd == nil && !info.Mode().IsRegular() {

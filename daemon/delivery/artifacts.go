@@ -14,6 +14,7 @@ import (
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/daemon/outbox"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // How much is sent before the progress is written into the entry: at most about that much is sent
@@ -125,17 +126,10 @@ func compareWalk(a, b string) int {
 }
 
 func openArtifact(root *os.Root, name string) (outbox.Content, error) {
-	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // the open must not block if a pipe replaced the file
+	// The open must not block if a pipe replaced the file.
+	f, info, err := files.Regular(root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0))
 	if err != nil {
 		return nil, fmt.Errorf("open the artifact: %w", err)
-	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("the artifact %q is no regular file any more", name)
-	}
-	if err != nil {
-		_ = f.Close() // the first error counts
-		return nil, err
 	}
 	return filePart{f, info.Size()}, nil
 }

@@ -75,14 +75,8 @@ func redirect(path string) error {
 // openLog opens a log for appending. It neither blocks on something else in its place, such as a fifo or a device, nor
 // changes it.
 func openLog(path string, flags int) (*os.File, error) {
-	f, err := files.OpenFile(path, os.O_WRONLY|os.O_APPEND|flags)
-	if err != nil {
-		return nil, err
-	}
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(fmt.Errorf("open %s: %w", path, files.ErrIrregular), err, f.Close())
-	}
-	return f, nil
+	f, _, err := files.Regular(files.OpenFile(path, os.O_WRONLY|os.O_APPEND|flags))
+	return f, err
 }
 
 // releasePages releases the resident pages of the program itself (madvise(2), MADV_DONTNEED). Most

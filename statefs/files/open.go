@@ -32,17 +32,20 @@ func OpenRegularIn(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	if !before.Mode().IsRegular() {
 		return nil, nil, &fs.PathError{Op: "open", Path: name, Err: ErrIrregular}
 	}
-	f, err := root.OpenFile(name, os.O_RDONLY|Nonblock, 0)
+	return Regular(root.OpenFile(name, os.O_RDONLY|Nonblock, 0))
+}
+
+// Regular takes the results of an open. It closes and refuses anything but a regular file.
+func Regular(f *os.File, err error) (*os.File, fs.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = &fs.PathError{Op: "open", Path: name, Err: ErrIrregular}
+		err = &fs.PathError{Op: "open", Path: f.Name(), Err: ErrIrregular}
 	}
 	if err != nil {
-		_ = f.Close() // the reason of the refusal matters, not this error
-		return nil, nil, err
+		return nil, nil, errors.Join(err, f.Close())
 	}
 	return f, info, nil
 }
@@ -67,17 +70,14 @@ func OpenFile(path string, flags int) (*os.File, error) {
 // OpenRegular opens a file for reading that other programs may have replaced. It refuses a symbolic
 // link, a folder, a fifo, a socket or a device without following it and without blocking.
 func OpenRegular(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|Nonblock, 0)
-	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) { // a link, a socket
+	f, _, err := Regular(os.OpenFile(path, os.O_RDONLY|Nonblock, 0))
+	switch {
+	case errors.Is(err, ErrIrregular):
+		return nil, fmt.Errorf("%s is %w", filepath.Base(path), ErrIrregular)
+	case errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO): // a link, a socket
 		return nil, fmt.Errorf("%s is %w: %w", filepath.Base(path), ErrIrregular, err)
 	}
-	if err != nil {
-		return nil, err
-	}
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(fmt.Errorf("%s is %w", filepath.Base(path), ErrIrregular), err, f.Close())
-	}
-	return f, nil
+	return f, err
 }
 
 // MakeFolder creates a folder and its parents if they are missing. A new folder has folderMode
