@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -55,35 +54,31 @@ type Submitted = api.Submitted
 // other than *[Error] the operation may exist, unless [Unreachable] reports true; with an idempotency key the call can
 // be repeated safely.
 func (c *Client) SubmitOne(ctx context.Context, s Submission) (*Submitted, error) {
-	data, status, err := c.receive(ctx, http.MethodPost, "/api/v1/operations", nil, s)
+	out, err := c.submitJSON(ctx, "start "+s.Job, s)
 	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", s.Job, err)
+		return nil, err
 	}
-	out := Submitted{Created: status == http.StatusCreated}
-	if err := json.Unmarshal(data, &out); err != nil || out.ID.IsZero() {
-		return nil, fmt.Errorf("start %s: the answer holds no ID; is this a jobdir daemon?", s.Job)
-	}
-	return &out, nil
+	return &out[0], nil
 }
 
 // SubmitList submits up to 10,000 operations, all of them or none, and returns the results in the same order.
 func (c *Client) SubmitList(ctx context.Context, list []Submission) ([]Submitted, error) {
-	return c.submitJSON(ctx, list)
+	return c.submitJSON(ctx, "submit", list)
 }
 
 // SubmitJSON submits the JSON text of one submit or of a list, in the format of POST /api/v1/operations.
 func (c *Client) SubmitJSON(ctx context.Context, data json.RawMessage) ([]Submitted, error) {
-	return c.submitJSON(ctx, data)
+	return c.submitJSON(ctx, "submit", data)
 }
 
-func (c *Client) submitJSON(ctx context.Context, body any) ([]Submitted, error) {
+func (c *Client) submitJSON(ctx context.Context, doing string, body any) ([]Submitted, error) {
 	data, status, err := c.receive(ctx, http.MethodPost, "/api/v1/operations", nil, body)
 	if err != nil {
-		return nil, fmt.Errorf("submit: %w", err)
+		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
 	var list api.SubmittedList
 	if err := json.Unmarshal(data, &list); err != nil {
-		return nil, fmt.Errorf("submit: the answer is not what a jobdir daemon sends: %w", err)
+		return nil, fmt.Errorf("%s: the answer is not what a jobdir daemon sends: %w", doing, err)
 	}
 	out := list.Operations
 	if out == nil { // the answer to a single submit
@@ -92,7 +87,7 @@ func (c *Client) submitJSON(ctx context.Context, body any) ([]Submitted, error) 
 	}
 	for i := range out {
 		if err != nil || out[i].ID.IsZero() {
-			return nil, errors.New("submit: the answer holds no ID; is this a jobdir daemon?")
+			return nil, fmt.Errorf("%s: the answer holds no ID; is this a jobdir daemon?", doing)
 		}
 		out[i].Created = out[i].Code == http.StatusCreated
 	}
