@@ -1,7 +1,6 @@
 package control
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/control/front"
-	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/api"
 )
@@ -60,15 +58,12 @@ func boolSample(is bool) float64 {
 type countStatus interface {
 	// Stats returns the statistics of the lanes.
 	Stats() api.LiveStats
-	// States counts the daemon's live operations by state; it is cheap.
-	States() map[statefs.State]int
 }
 
 // figures serves counts and ages.
 type figures struct {
 	lists   *lists
 	live    *liveTable
-	history *history.Store
 	daemon  conditionStatus
 	counts  countStatus
 	outbox  outboxStatus
@@ -91,7 +86,7 @@ func (s *figures) serveMetrics(w *front.Response, r *front.Request) error {
 			float64(health.Counters[name]))
 	}
 	if !s.live.isStarting() { // earlier counts would be too low
-		if err := s.countOperations(r, m); err != nil {
+		if err := s.countOperations(m); err != nil {
 			return err
 		}
 		s.countLanes(m)
@@ -100,25 +95,16 @@ func (s *figures) serveMetrics(w *front.Response, r *front.Request) error {
 	return w.SendBytes(http.StatusOK, mediaMetrics+"; charset=utf-8", []byte(m.text.String()))
 }
 
-func (s *figures) countOperations(r *front.Request, m *metrics) error {
+func (s *figures) countOperations(m *metrics) error {
 	m.family("jobdir_operations", "gauge", "Operations by status: what lives, and what has ended and is kept.")
-	live := s.counts.States()
+	counts, err := s.lists.countStates()
+	if err != nil {
+		return err
+	}
 	for _, state := range statefs.States() {
-		count := live[state]
-		if state.Terminal() {
-			page, err := s.history.List(r.Context(), &history.Query{
-				Statuses: []statefs.State{state},
-				Sort:     history.ByCreated,
-			}, nil)
-			if errors.Is(err, history.ErrNotReady) {
-				continue // unknown, which is not 0
-			}
-			if err != nil {
-				return err
-			}
-			count = page.Total
+		if count, known := counts[state]; known || !state.Terminal() { // unknown is not 0
+			m.sample("jobdir_operations", float64(count), "status", string(state))
 		}
-		m.sample("jobdir_operations", float64(count), "status", string(state))
 	}
 	return nil
 }

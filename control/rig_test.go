@@ -263,8 +263,6 @@ func (d *daemonStatus) Ready() <-chan struct{} {
 	return d.known
 }
 
-func (d *daemonStatus) States() map[statefs.State]int { return d.tally.States() }
-
 func (d *daemonStatus) OnChange(f func(statefs.ID)) { d.changed = f }
 
 // watchFiles plays the changes of the daemon by those of the files in jobs/.

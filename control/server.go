@@ -138,8 +138,7 @@ func (s *Server) connect(c *Config) {
 		tree: c.Tree, events: c.Events, daemon: d.Operations, log: c.Logger, heartbeat: stream.Heartbeat, pong: stream.Heartbeat,
 	}
 	s.figures = &figures{
-		lists: s.lists, live: s.live, history: c.History, daemon: d.Condition, counts: d.Counts, outbox: d.Outbox,
-		version: c.Version,
+		lists: s.lists, live: s.live, daemon: d.Condition, counts: d.Counts, outbox: d.Outbox, version: c.Version,
 	}
 	s.health = &health{
 		tree: c.Tree, catalog: c.Catalog, history: c.History, daemon: d.Condition, lanes: d.Lanes, outbox: d.Outbox,
