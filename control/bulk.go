@@ -75,7 +75,7 @@ func (s *bulks) bulk(w *front.Response, r *front.Request) error {
 		if err != nil {
 			return err
 		}
-		if page, err = s.history.ListOf(r.Context(), q, live.LiveView); err != nil {
+		if page, err = s.history.List(r.Context(), q, live.LiveView); err != nil {
 			return err
 		}
 	}

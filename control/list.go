@@ -78,7 +78,7 @@ func (s *lists) operations(w *front.Response, r *front.Request) error {
 	if err != nil {
 		return err
 	}
-	page, err := s.history.ListOf(r.Context(), q, live.LiveView)
+	page, err := s.history.List(r.Context(), q, live.LiveView)
 	if errors.Is(err, history.ErrNotReady) && q.Number > 0 {
 		return s.listByNumber(w, q.Number, err)
 	}

@@ -52,7 +52,7 @@ func (b *bench) listed(q history.Query) []statefs.ID {
 	for _, l := range b.daemon.Live() {
 		live = append(live, l.Row)
 	}
-	page, err := b.daemon.history.List(b.t.Context(), &q, live)
+	page, err := b.daemon.history.List(b.t.Context(), &q, &history.LiveView{Index: new(history.LiveIndex), Rows: live})
 	must(b.t, err)
 	var ids []statefs.ID
 	for _, e := range page.Entries {

@@ -37,20 +37,15 @@ type match struct {
 	live bool
 }
 
-// List returns the matching operations, live and ended, the newest first. live are the rows of live
-// operations, read before the call: an operation that has ended since counts as ended.
-func (s *Store) List(ctx context.Context, q *Query, live []Packed) (Page, error) {
-	return s.ListOf(ctx, q, &LiveView{Index: new(LiveIndex), Rows: live})
-}
-
 // endedSlack is how many live matches are collected beyond a page: so many may end while the list
 // is made.
 const endedSlack = 64
 
-// ListOf is List with a LiveView, whose index is sorted. It costs as much as the page shows, not as
+// List returns the matching operations, live and ended, the newest first. live was read before the
+// call: an operation that has ended since counts as ended. List costs as much as the page shows, not as
 // much as lives. If the query filters by more than the counted dimensions, or sorts by time of
 // change, every live row is examined.
-func (s *Store) ListOf(ctx context.Context, q *Query, live *LiveView) (Page, error) {
+func (s *Store) List(ctx context.Context, q *Query, live *LiveView) (Page, error) {
 	f := q.filter()
 	for more := endedSlack; ; more *= 8 {
 		page, enough, err := s.listOnce(ctx, f, live, more)

@@ -127,7 +127,7 @@ func TestManyMatches(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			page, err := r.List(t.Context(), &c.query, nil)
+			page, err := r.List(t.Context(), &c.query, viewOf())
 			if err != nil || page.Total != c.total || page.Exact != c.exact {
 				t.Errorf("%d, %v, %v; want %d, %v", page.Total, page.Exact, err, c.total, c.exact)
 			}
@@ -162,7 +162,7 @@ func TestPagesWhileOperationsEnd(t *testing.T) {
 			r.Ended(records[i])
 			delete(live, records[i].ID)
 		}
-		page, err := r.List(t.Context(), &q, snapshot)
+		page, err := r.List(t.Context(), &q, viewOf(snapshot...))
 		must(t, err)
 		if page.Total != n {
 			t.Errorf("turn %d: total %d", turn, page.Total)
@@ -308,7 +308,7 @@ func TestListsDoNotWaitForTheWriter(t *testing.T) {
 			{Query{Limit: 10, Statuses: []statefs.State{statefs.Completed}}, []string{"d", "c", "b", "a"}, 4},
 			{Query{Limit: 10, Number: ended[1].ID.Sequence()}, []string{"c"}, 1},
 		} {
-			page, err := r.ListOf(t.Context(), &test.query, view)
+			page, err := r.List(t.Context(), &test.query, view)
 			must(t, err)
 			var got []string
 			for _, e := range page.Entries {
@@ -320,9 +320,9 @@ func TestListsDoNotWaitForTheWriter(t *testing.T) {
 				t.Errorf("%s, %+v: %q of %d, want %q of %d", when, test.query, got, page.Total, test.want, test.total)
 			}
 		}
-		first, err := r.ListOf(t.Context(), &Query{Limit: 2}, view)
+		first, err := r.List(t.Context(), &Query{Limit: 2}, view)
 		must(t, err)
-		next, err := r.ListOf(t.Context(), &Query{Limit: 2, After: first.Next}, view)
+		next, err := r.List(t.Context(), &Query{Limit: 2, After: first.Next}, view)
 		must(t, err)
 		if len(next.Entries) != 2 || next.Entries[0].Row.Job != "b" || next.Entries[1].Row.Job != "a" {
 			t.Errorf("%s: the second page is %+v", when, next.Entries)

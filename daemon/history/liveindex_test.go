@@ -129,11 +129,11 @@ func TestLiveIndexEqualsRows(t *testing.T) {
 // samePages compares all pages of a query over lives and over rows, which hold the same operations.
 func samePages(t *rapid.T, r *rig, q Query, lives *LiveView, rows []Packed) {
 	for n := 0; ; n++ {
-		got, err := r.ListOf(r.t.Context(), &q, lives)
+		got, err := r.List(r.t.Context(), &q, lives)
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, err := r.List(r.t.Context(), &q, rows)
+		want, err := r.List(r.t.Context(), &q, viewOf(rows...))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -185,7 +185,7 @@ func TestLiveIndexWithManyRows(t *testing.T) {
 	q := Query{Statuses: []statefs.State{statefs.Queued}, Limit: 100}
 	at := n - 1
 	for {
-		page, err := (&Store{}).ListOf(t.Context(), &q, &LiveView{Index: living})
+		page, err := (&Store{}).List(t.Context(), &q, &LiveView{Index: living})
 		must(t, err)
 		if page.Total != (n+2)/3 {
 			t.Fatalf("total %d", page.Total)
@@ -256,7 +256,7 @@ func TestEndsWhileAListIsMade(t *testing.T) {
 			}
 			return nil
 		}))
-		page, err := r.ListOf(t.Context(), &q, lives)
+		page, err := r.List(t.Context(), &q, lives)
 		must(t, err)
 		if page.Total != n || len(page.Entries) != 20 {
 			t.Errorf("turn %d: %d of %d", turn, len(page.Entries), page.Total)
@@ -291,7 +291,7 @@ func BenchmarkLiving(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				page, err := (&Store{}).ListOf(b.Context(), &q, &LiveView{Index: living})
+				page, err := (&Store{}).List(b.Context(), &q, &LiveView{Index: living})
 				if err != nil || len(page.Entries) != q.Limit {
 					b.Fatal(len(page.Entries), err)
 				}

@@ -142,6 +142,9 @@ func (r *rig) unpublished(job string, status statefs.State, change ...func(*stat
 	return rec
 }
 
+// viewOf is a view of rows without an index.
+func viewOf(rows ...Packed) *LiveView { return &LiveView{Index: new(LiveIndex), Rows: rows} }
+
 // list returns the whole result of a query, page by page, as "job" texts.
 func (r *rig) list(q Query, live ...Packed) (jobs []string, first Page) {
 	r.t.Helper()
@@ -149,7 +152,7 @@ func (r *rig) list(q Query, live ...Packed) (jobs []string, first Page) {
 		q.Limit = 100
 	}
 	for n := 0; ; n++ {
-		page, err := r.List(r.t.Context(), &q, live)
+		page, err := r.List(r.t.Context(), &q, viewOf(live...))
 		must(r.t, err)
 		if n == 0 {
 			first = page

@@ -102,12 +102,12 @@ func TestDamageWhileOpen(t *testing.T) {
 	must(t, os.Truncate(r.file(FileName), 8*4096))
 	deadline := time.Now().Add(patience)
 	for {
-		page, err := r.List(t.Context(), &Query{Limit: 200, Text: "nowhere"}, nil)
+		page, err := r.List(t.Context(), &Query{Limit: 200, Text: "nowhere"}, viewOf())
 		if err == nil {
 			if page.Total != 0 {
 				t.Fatalf("%d", page.Total)
 			}
-			if page, err = r.List(t.Context(), &Query{Limit: 0}, nil); err == nil && page.Total == ended &&
+			if page, err = r.List(t.Context(), &Query{Limit: 0}, viewOf()); err == nil && page.Total == ended &&
 				r.exists(FileName+".damaged") {
 				return
 			}
@@ -157,7 +157,7 @@ func TestNotReady(t *testing.T) {
 	store, err := Open(r.owner, nil) // CaughtUp was not called
 	must(t, err)
 	defer func() { must(t, store.Close()) }()
-	if _, err := store.List(t.Context(), &Query{}, nil); !errors.Is(err, ErrNotReady) {
+	if _, err := store.List(t.Context(), &Query{}, viewOf()); !errors.Is(err, ErrNotReady) {
 		t.Errorf("list: %v", err)
 	}
 	if _, _, err := store.Finished(t.Context(), 0, 1); !errors.Is(err, ErrNotReady) {
@@ -166,7 +166,7 @@ func TestNotReady(t *testing.T) {
 	// Live operations can be listed all the same.
 	row := Row{ID: newID(t, 7), Job: "x", Status: statefs.Running, Created: noon}
 	page, err := store.List(t.Context(), &Query{Statuses: []statefs.State{statefs.Running}, Limit: 10},
-		[]Packed{row.Pack()})
+		viewOf(row.Pack()))
 	if err != nil || page.Total != 1 || len(page.Entries) != 1 || !page.Entries[0].Live {
 		t.Errorf("%+v, %v", page, err)
 	}

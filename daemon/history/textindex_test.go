@@ -48,7 +48,7 @@ func TestFiltersReadWhatMatches(t *testing.T) {
 			var got []int
 			q.Limit, q.After = 7, nil
 			for {
-				page, err := r.List(t.Context(), &q, nil)
+				page, err := r.List(t.Context(), &q, viewOf())
 				must(t, err)
 				if page.Total != len(want) || !page.Exact {
 					t.Errorf("%s: total %d, exact %t, want %d", what, page.Total, page.Exact, len(want))

@@ -25,9 +25,9 @@ func TestQuestionsDoNotWait(t *testing.T) {
 			}
 		}
 		questions := func(when string) {
-			ask(when+", newest page", func() error { _, err := r.List(t.Context(), &Query{Limit: 50}, nil); return err })
+			ask(when+", newest page", func() error { _, err := r.List(t.Context(), &Query{Limit: 50}, viewOf()); return err })
 			ask(when+", count", func() error {
-				_, err := r.List(t.Context(), &Query{Statuses: []statefs.State{statefs.Completed}}, nil)
+				_, err := r.List(t.Context(), &Query{Statuses: []statefs.State{statefs.Completed}}, viewOf())
 				return err
 			})
 			ask(when+", retention", func() error {
