@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
+	"github.com/jobdir/jobdir/stream"
 )
 
 type logsOptions struct {
@@ -152,7 +152,7 @@ func (l *logLines) Write(p []byte) (int, error) {
 			l.offset++
 			rest = rest[1:]
 		case len(l.rest) == maxLogLine:
-			err = l.put(wholeRunes(l.rest), true)
+			err = l.put(stream.WholeCharacters(l.rest), true)
 		}
 		if err != nil {
 			return 0, err
@@ -170,19 +170,6 @@ func (l *logLines) put(n int, cut bool) error {
 	l.offset += int64(n)
 	l.rest = append(l.rest[:0], l.rest[n:]...)
 	return nil
-}
-
-// wholeRunes returns the length of b without an incomplete character at its end.
-func wholeRunes(b []byte) int {
-	for i := 1; i < utf8.UTFMax && i <= len(b); i++ {
-		if utf8.RuneStart(b[len(b)-i]) {
-			if !utf8.FullRune(b[len(b)-i:]) {
-				return len(b) - i
-			}
-			break
-		}
-	}
-	return len(b)
 }
 
 func (l *logLines) end() error {

@@ -129,7 +129,7 @@ func (e *events) sendLog(b []byte) error {
 	middle := false
 	if whole == 0 && (e.open || full) && !final {
 		// A CR at the end may be half of a line end, and a character may be incomplete: both wait for the next piece.
-		whole = wholeCharacters(bytes.TrimSuffix(b, []byte("\r")))
+		whole = WholeCharacters(bytes.TrimSuffix(b, []byte("\r")))
 		middle = true
 	}
 	if whole == 0 && !(final && e.open) {
@@ -206,8 +206,8 @@ func writeUTF8(out *bufio.Writer, b []byte) {
 	}
 }
 
-// wholeCharacters returns the length of b without an incomplete UTF-8 character at its end.
-func wholeCharacters(b []byte) int {
+// WholeCharacters returns the length of b without an incomplete UTF-8 character at its end.
+func WholeCharacters(b []byte) int {
 	for n := len(b) - 1; n >= 0 && n >= len(b)-utf8.UTFMax; n-- {
 		if utf8.RuneStart(b[n]) {
 			if utf8.FullRune(b[n:]) {

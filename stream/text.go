@@ -65,7 +65,7 @@ func (t *text) take(piece []byte, caughtUp bool) error {
 	b := piece
 	if caughtUp && !t.rang {
 		b = b[:bytes.LastIndexByte(b, '\n')+1]
-	} else if whole := wholeCharacters(b); whole > 0 && (t.sealed < 0 || t.pos+int64(len(b)) < t.sealed) {
+	} else if whole := WholeCharacters(b); whole > 0 && (t.sealed < 0 || t.pos+int64(len(b)) < t.sealed) {
 		b = b[:whole] // the rest of a character gets another 100 ms
 	}
 	if err := t.send(b); err != nil {
