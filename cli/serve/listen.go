@@ -121,17 +121,16 @@ func socketPath(l net.Listener) string {
 // listenSocket opens a unix socket. It binds the socket under a temporary name and renames it, so that the
 // socket appears with its final permissions and replaces a stale one atomically.
 func listenSocket(path string, mode fs.FileMode) (net.Listener, error) {
-	dir, err := os.Open(filepath.Dir(path))
+	hidden := filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%d", filepath.Base(path), os.Getpid()))
+	name, done, err := machine.SocketName(hidden)
 	if err != nil {
 		return nil, fmt.Errorf("socket %s: %w", path, err)
 	}
-	defer dir.Close()
-	name := fmt.Sprintf(".%s.%d", filepath.Base(path), os.Getpid())
-	hidden := filepath.Join(filepath.Dir(path), name)
+	defer done()
 	if err := os.Remove(hidden); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("socket %s: %w", path, err)
 	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: bindName(dir, hidden)})
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: name})
 	if err != nil {
 		return nil, fmt.Errorf("socket %s: %w", path, err)
 	}
@@ -166,13 +165,4 @@ func (s *service) hosts() []string {
 		}
 	}
 	return names
-}
-
-// bindName returns the name to bind a socket under: its path, or a path through the descriptor of its folder
-// when its own path is too long.
-func bindName(dir *os.File, path string) string {
-	if len(path) <= machine.LongestSocket {
-		return path
-	}
-	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path))
 }
