@@ -32,7 +32,7 @@ type reloader struct {
 	broken       map[string]bool // folders whose watch failed; another attempt would fail again
 }
 
-// folder is one watched folder and its two goroutines.
+// folder is one watched folder.
 type folder struct {
 	dir  *watch.Dir[struct{}]
 	stop context.CancelFunc // nil until start
@@ -186,18 +186,17 @@ func (f *folder) start(ctx context.Context, nudge func()) {
 	ctx, f.stop = context.WithCancel(ctx)
 	f.wait.Go(func() {
 		defer f.stop()
-		f.err = f.dir.Run(ctx)
-	})
-	f.wait.Go(func() {
-		defer nudge()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-f.dir.Ready():
-				nudge()
+		f.err = f.dir.RunWith(ctx, func(watching context.Context) error {
+			defer nudge()
+			for {
+				select {
+				case <-watching.Done():
+					return nil
+				case <-f.dir.Ready():
+					nudge()
+				}
 			}
-		}
+		})
 	})
 }
 
