@@ -211,7 +211,7 @@ var imports = []row{
 
 	{
 		"daemon/submit", 4,
-		[]string{"statefs", "catalog", "catalog/param", "statefs/steps"},
+		[]string{"statefs", "catalog", "catalog/param", "catalog/phrase", "statefs/steps"},
 		nil,
 		"what HTTP, a list and a file ask for becomes one submission, by one set of rules; it knows neither of them",
 	},

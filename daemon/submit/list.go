@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/catalog/param"
 )
 
 // MaxEntries is the maximum number of submits in a list.
@@ -81,12 +82,7 @@ func ParseList(data []byte) ([]Entry, error) {
 	return entries, nil
 }
 
-func listError(err error) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return &ListError{"it is cut off"}
-	}
-	return &ListError{err.Error()}
-}
+func listError(err error) error { return &ListError{param.JSONError(err)} }
 
 // UnknownJobError means that a job does not exist.
 type UnknownJobError struct {

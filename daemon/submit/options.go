@@ -12,6 +12,7 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/catalog/param"
+	"github.com/jobdir/jobdir/catalog/phrase"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -240,14 +241,5 @@ func badText(text string, most int) string {
 	return ""
 }
 
-// longestQuote bounds how much of a value an error message repeats, in bytes.
-const longestQuote = 64
-
-func quote(text string) string {
-	clipped := strings.ToValidUTF8(text, "?")
-	if len(clipped) > longestQuote {
-		clipped = strings.ToValidUTF8(clipped[:longestQuote], "") + "..."
-	}
-	q := strconv.Quote(clipped)
-	return "'" + strings.ReplaceAll(q[1:len(q)-1], `\"`, `"`) + "'"
-}
+// quote puts text from outside into a message.
+func quote(text string) string { return phrase.Quote(strings.ToValidUTF8(text, "?")) }
