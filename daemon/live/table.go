@@ -210,7 +210,7 @@ func (t *Table[Op]) Each(ids iter.Seq[statefs.ID], f func(statefs.ID, *Snapshot)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for id := range ids {
-		f(id, t.entries[id].Snapshot.listed())
+		f(id, t.entries[id].listed())
 	}
 }
 
