@@ -82,7 +82,7 @@ var mutants = []mutant{
 	},
 	{
 		"a pause on a full disk has no event", "daemon/reconcile.go",
-		"if files.DiskFull(err) && rc.manages(op.id()) {", "if false {",
+		"if files.DiskFull(err) && op.managed {", "if false {",
 		"TestEventsOnAFullDisk", "./daemon", false,
 	},
 	{
