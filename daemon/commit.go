@@ -282,12 +282,16 @@ func (c *core) settleRequests(op *operation) {
 		o = effect.Outcome{State: op.state, TookEffect: tookEffect(r, op.state)}
 		pending := slices.ContainsFunc(append(op.unsettled(), op.doneRequests...),
 			func(other *request) bool { return other.Action == r.Action && !other.dropped })
-		if !r.Made || pending || o.TookEffect && op.unsaved || r.Action.Spec().Ends && op.awaiting[decide.EndWork] != nil {
-			o.TookEffect = op.hasCarriedOut(r.Action)
-			return o, false
+		final = r.Made && !pending && !(o.TookEffect && op.unsaved) &&
+			!(r.Action.Spec().Ends && op.awaiting[decide.EndWork] != nil)
+		if final {
+			sight, err := c.owner.Observe(op.id(), statefs.MarkerBit(op.state)|statefs.Name{Action: r.Action}.Bit())
+			final = err == nil && len(sight.States) == 1 && len(sight.Requests) == 0
 		}
-		sight, err := c.owner.Observe(op.id(), statefs.MarkerBit(op.state)|statefs.Name{Action: r.Action}.Bit())
-		return o, err == nil && len(sight.States) == 1 && len(sight.Requests) == 0
+		if !final {
+			o.TookEffect = op.hasCarriedOut(r.Action)
+		}
+		return o, final
 	})
 }
 
