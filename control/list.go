@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jobdir/jobdir/control/front"
@@ -86,23 +87,39 @@ func (s *lists) operations(w *front.Response, r *front.Request) error {
 		return err
 	}
 	page.Exact = page.Exact && !starting
-	shown := []any{}
-	for i := range page.Entries {
-		entry := &page.Entries[i]
-		if !entry.Live {
-			shown = append(shown, newEnded(&entry.Row))
-			continue
-		}
-		op, err := s.view.describeRow(&entry.Row, live.names(entry.Row.ID))
-		if _, gone := errors.AsType[*front.RefusalError](err); gone && live.foreign[entry.Row.ID] {
-			continue // its program has removed the marker since
-		}
-		if err != nil {
-			return err
-		}
-		shown = append(shown, op)
+	shown, err := s.show(page.Entries, &live)
+	if err != nil {
+		return err
 	}
 	return s.sendList(w, &page, shown)
+}
+
+// show describes the operations of a page.
+func (s *lists) show(entries []history.Entry, live *liveView) ([]any, error) {
+	var mu sync.Mutex
+	described := make(map[statefs.ID]any, len(entries))
+	err := statefs.ForEachParallel(entries, statefs.ParallelLooks, func(entry history.Entry) (err error) {
+		var op any
+		if !entry.Live {
+			op = newEnded(&entry.Row)
+		} else if op, err = s.view.describeRow(&entry.Row, live.names(entry.Row.ID)); err != nil {
+			if _, gone := errors.AsType[*front.RefusalError](err); gone && live.foreign[entry.Row.ID] {
+				return nil // its program has removed the marker since
+			}
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		described[entry.Row.ID] = op
+		return nil
+	})
+	shown := []any{}
+	for i := range entries {
+		if op, is := described[entries[i].Row.ID]; is {
+			shown = append(shown, op)
+		}
+	}
+	return shown, err
 }
 
 func (s *lists) sendList(w *front.Response, page *history.Page, shown []any) error {

@@ -179,37 +179,43 @@ func (s *liveTable) liveView(q *history.Query) (liveView, error) {
 	}
 	foreign := make(map[statefs.ID]bool)
 	out := liveView{&history.LiveView{Index: living}, foreign, names}
-	for _, l := range unsettled {
-		if l.Row != nil {
-			out.Hidden = append(out.Hidden, l.Row)
-		}
+	var mu sync.Mutex
+	err := statefs.ForEachParallel(unsettled, statefs.ParallelLooks, func(l history.Live) error {
 		state, err := l.State, error(nil)
 		// The state of a foreign marker is that of its last event; with 100,000 of them, a list checks none.
 		if state == "" || l.Row != nil && !s.tree.HasMarker(l.ID, state) {
 			state, err = s.tree.State(l.ID)
 		}
+		mu.Lock()
+		defer mu.Unlock()
+		if l.Row != nil {
+			out.Hidden = append(out.Hidden, l.Row)
+		}
 		if errors.Is(err, statefs.ErrNotLive) {
-			continue
+			return nil
 		}
 		if err != nil {
-			return out, err
+			return err
 		}
 		if l.Row != nil && l.State == state {
 			out.Rows = append(out.Rows, l.Row)
-			continue
+			return nil
 		}
 		row, ours, err := s.liveRow(liveOperation{id: l.ID, state: state}, l.Row, q.Group)
 		if err != nil {
-			return out, err
+			return err
 		}
 		if !ours && l.ID.PID() != os.Getpid() {
 			foreign[l.ID] = true
 			s.strangers.Store(l.ID, true) // final: a ready daemon has restored the records that a crash lost
 		}
 		out.Rows = append(out.Rows, row.Pack())
+		return nil
+	})
+	if err == nil {
+		retain(&s.strangers, foreign)
 	}
-	retain(&s.strangers, foreign)
-	return out, nil
+	return out, err
 }
 
 // liveRows returns the rows of the live operations by listing jobs/, which costs time proportional to their number.

@@ -187,11 +187,15 @@ func (m *markers) collectUnsettled() (changed map[statefs.ID]statefs.NameSet, id
 		}
 	})
 	ids = make(map[statefs.ID]statefs.State)
-	for id, names := range doubtful {
-		if names == statefs.AllNames || m.anyExists(id, names) {
+	var mu sync.Mutex
+	_ = statefs.ForEachParallel(slices.Collect(maps.Keys(doubtful)), statefs.ParallelLooks, func(id statefs.ID) error {
+		if names := doubtful[id]; names == statefs.AllNames || m.anyExists(id, names) {
+			mu.Lock()
+			defer mu.Unlock()
 			ids[id] = ""
 		}
-	}
+		return nil // a marker that cannot be looked for may exist
+	})
 	for id, state := range m.unsettledIDs.all() {
 		if _, changing := ids[id]; !changing { // a change may have replaced the state that was seen
 			ids[id] = state

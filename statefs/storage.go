@@ -191,6 +191,10 @@ func removeUnchanged(root *os.Root, name string, seen fs.FileInfo) error {
 // them would only wait.
 const parallelWriters = 4
 
+// ParallelLooks is how many looks for names in jobs/ are made at once. A look may have to wait until a change of the
+// folder is on disk; one after the other, each would wait anew.
+const ParallelLooks = 16
+
 // ForEachParallel calls do for every element, at most most calls at once. It returns the first
 // error and starts no more calls after it.
 func ForEachParallel[T any](list []T, most int, do func(T) error) error {

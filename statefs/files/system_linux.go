@@ -11,6 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// KeepAccessTime is the flag for an open that leaves the access time of the file as it is. The open fails with EPERM
+// for the file of another user. See O_NOATIME in open(2).
+const KeepAccessTime = unix.O_NOATIME
+
 // renameNew moves a file to a name in any folder of the same file system, which must be free. The
 // error wraps fs.ErrExist if the new name is taken.
 func renameNew(from, to string) error {

@@ -7,6 +7,9 @@ import (
 	"os"
 )
 
+// KeepAccessTime has no meaning: only Linux can leave the access time alone.
+const KeepAccessTime = 0
+
 func renameNew(from, to string) error { return linkNew(from, to) }
 
 // RenameFree renames a file inside one folder to a name that must be free.
