@@ -25,7 +25,8 @@ var eventParameters = []front.Parameter{
 	list("key", "only those of operations with this key"),
 	list("tag", "only those of operations with this tag"),
 	list("id", "only events of this operation, with each reason for which it waits"),
-	list("type", "only those of this type: transition, step, progress, waiting, stalled, lane, sweep; a gap always comes"),
+	list("type",
+		"only those of this type: transition, step, progress, waiting, stalled, lane, delivery, target, sweep; a gap always comes"),
 	number("after",
 		"first those with a higher number, as far back as they are kept, 0 for all; only new ones when not given; the header Last-Event-ID goes before"),
 }

@@ -227,7 +227,7 @@ func (s *starts) recordStart(op *operation) error {
 
 // recordStartIfDue records the start before anything but the end of the run happens to the
 // operation, and at the latest after startRecordDelay. A full disk does not prevent control of the
-// operation; the write is deferred again.
+// operation; the write is retried.
 func (s *starts) recordStartIfDue(op *operation, sight statefs.Observation) error {
 	quiet := len(sight.Requests)+len(op.pendingRequests)+len(op.awaiting) == 0 &&
 		!op.unsaved && op.hasOnlyMarker(sight)
@@ -236,7 +236,7 @@ func (s *starts) recordStartIfDue(op *operation, sight statefs.Observation) erro
 	}
 	err := s.recordStart(op)
 	if files.DiskFull(err) {
-		s.deferStartRecord(op)
+		s.reconcileQueue.enqueueAfter(op.id(), retryInterval)
 		return nil
 	}
 	return err

@@ -59,16 +59,20 @@ func (b *bench) taken() []string {
 	return names
 }
 
-// awaitKnown waits until the daemon has an operation in a state. Each check creates a file, whose
-// event triggers the next check.
+// awaitKnown waits until the daemon has an operation in a state.
 func (b *bench) awaitKnown(id statefs.ID, state statefs.State) {
 	b.t.Helper()
 	b.await(id.String()+" is known to be "+string(state), func() bool {
-		nudge, err := os.Create(filepath.Join(b.tree.JobsDir(), "nudge"))
-		must(b.t, err)
-		must(b.t, nudge.Close())
+		b.nudge()
 		return b.daemon.stateOf(id) == state
 	})
+}
+
+// nudge creates a file, whose event triggers the next check of an await.
+func (b *bench) nudge() {
+	f, err := os.Create(filepath.Join(b.tree.JobsDir(), "nudge"))
+	must(b.t, err)
+	must(b.t, f.Close())
 }
 
 // TestPauseOnAFullDisk pauses while the record cannot be written: the pause takes effect, and its
@@ -120,6 +124,33 @@ func TestEventsOnAFullDisk(t *testing.T) {
 	b.daemon.reconcileQueue.wait()
 	b.daemon.publishSweep(nil) // an event that would come after a second one of the pause
 	b.toldOf(r, "sweep 0 []")
+}
+
+// TestStartOfAHandlerIsRecordedWhenThereIsSpace retries the record of a start by the one timer of the operation, which
+// all its failures share. With a timer for each try, each other reconcile of the operation added one more, for as long
+// as the disk was full.
+func TestStartOfAHandlerIsRecordedWhenThereIsSpace(t *testing.T) {
+	t.Parallel()
+	dir, fill := smallDisk(t)
+	b := prepareAt(t, dir, handlerJobs, testHandlers)
+	b.start()
+	var id statefs.ID
+	free := func() {}
+	for on := statefs.Running; on == statefs.Running; on = b.recordStatus(id) { // on record before the disk was full
+		free()
+		id = b.submit("wait", `{}`)
+		b.awaitState(id, statefs.Running)
+		free = fill()
+	}
+	b.await("the next try has a timer", func() bool {
+		b.nudge()
+		q := b.daemon.reconcileQueue
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return q.delayed[id] != nil
+	})
+	free()
+	b.record(id, statefs.Running)
 }
 
 // TestAnOldPauseIsNotCarriedOutAgain pauses and resumes while the disk is full. The next daemon
