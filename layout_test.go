@@ -70,6 +70,7 @@ var imports = []row{
 		[]string{xsys},
 		"asks the system about this machine and its processes; what an operation is it does not know",
 	},
+	{"statefs/notify", 0, nil, nil, "two functions on channels without values; what a wake or a close means it does not know"},
 	{
 		"statefs/files", 0, nil,
 		[]string{renameio, atomic, xsys},
@@ -84,7 +85,8 @@ var imports = []row{
 	},
 	{"statefs/api", 2, []string{"statefs", "statefs/steps"}, nil, "the messages between a daemon and its clients, written once; clients on other systems link it, so it needs nothing else"},
 	{
-		"statefs/watch", 1, nil,
+		"statefs/watch", 1,
+		[]string{"statefs/notify"},
 		[]string{fsnotify, xsys},
 		"turns events into look now for any folder; it does not know what the names mean",
 	},
@@ -137,7 +139,7 @@ var imports = []row{
 	},
 	{
 		"daemon/keeper", 2,
-		[]string{"statefs", "statefs/machine", "statefs/files"},
+		[]string{"statefs", "statefs/machine", "statefs/files", "statefs/notify"},
 		[]string{xsys},
 		"holds process groups; it decides nothing and knows no jobs, so it can outlive a daemon of another version; its exit reports are files, which statefs alone writes",
 	},
@@ -164,13 +166,13 @@ var imports = []row{
 	},
 	{
 		"daemon/events", 3,
-		[]string{"statefs", "statefs/api", "statefs/files"},
+		[]string{"statefs", "statefs/api", "statefs/files", "statefs/notify"},
 		nil,
 		"a log of what happens, which the daemon writes and control reads; it decides nothing and starts nothing",
 	},
 	{
 		"daemon/history", 2,
-		[]string{"statefs", "statefs/machine", "statefs/files"},
+		[]string{"statefs", "statefs/machine", "statefs/files", "statefs/notify"},
 		[]string{bbolt},
 		"an index of what has ended, made from the records; it knows neither what runs nor HTTP",
 	},
@@ -180,7 +182,7 @@ var imports = []row{
 		nil,
 		"clients that wait for what becomes of their requests, in memory; what becomes of them the daemon decides",
 	},
-	{"daemon/alarm", 1, nil, []string{xsys}, "rings when a deadline comes; what its keys mean it does not know"},
+	{"daemon/alarm", 1, []string{"statefs/notify"}, []string{xsys}, "rings when a deadline comes; what its keys mean it does not know"},
 
 	{
 		"daemon/tally", 3,
@@ -211,7 +213,7 @@ var imports = []row{
 
 	{
 		"daemon/submit", 4,
-		[]string{"statefs", "catalog", "catalog/param", "catalog/phrase", "statefs/steps"},
+		[]string{"statefs", "catalog", "catalog/param", "catalog/phrase", "statefs/steps", "statefs/notify"},
 		nil,
 		"what HTTP, a list and a file ask for becomes one submission, by one set of rules; it knows neither of them",
 	},
@@ -231,7 +233,7 @@ var imports = []row{
 
 	{
 		"daemon/work", 4,
-		[]string{"statefs", "statefs/files", "statefs/machine", "statefs/steps", "catalog", "catalog/param", "daemon/keeper", "stream"},
+		[]string{"statefs", "statefs/files", "statefs/machine", "statefs/steps", "catalog", "catalog/param", "daemon/keeper", "stream", "statefs/notify"},
 		nil,
 		"the work of one run: handlers, commands, items, and what they report; it knows neither states nor what follows an end",
 	},
@@ -242,7 +244,7 @@ var imports = []row{
 			"statefs", "statefs/watch", "daemon/history", "daemon/events", "stream",
 			"catalog/param", "statefs/api",
 			"catalog", "daemon/submit", "daemon/acts", "daemon/effect", "control/web", "control/front", "daemon/tally", "statefs/steps",
-			"statefs/machine", "statefs/files",
+			"statefs/machine", "statefs/files", "statefs/notify",
 		},
 		[]string{websocket},
 		"HTTP writes requests and reads files, and tells of events; its tests are clients of a WebSocket; it meets the daemon on disk and through interfaces of its own",
@@ -251,14 +253,14 @@ var imports = []row{
 		"daemon/lanes", 5,
 		[]string{
 			"statefs", "statefs/watch", "daemon/alarm", "daemon/breaker", "daemon/events", "daemon/queue", "catalog/param",
-			"daemon/submit", "stream", "statefs/api",
+			"daemon/submit", "stream", "statefs/api", "statefs/notify",
 		},
 		nil,
 		"what the files of lanes/ and the breakers mean for the queue, and what is told of lanes; it knows no operation",
 	},
 	{
 		"daemon/delivery", 5,
-		[]string{"statefs", "statefs/api", "statefs/files", "statefs/watch", "daemon/events", "daemon/outbox", "catalog"},
+		[]string{"statefs", "statefs/api", "statefs/files", "statefs/watch", "daemon/events", "daemon/outbox", "catalog", "statefs/notify"},
 		nil,
 		"what is owed to targets, by the files of outbox/ and the records; when and how it is sent it leaves to daemon/outbox",
 	},
@@ -266,7 +268,7 @@ var imports = []row{
 		"daemon/trigger", 5,
 		[]string{
 			"statefs", "statefs/api", "statefs/files", "statefs/watch", "daemon/alarm", "catalog", "catalog/schedule",
-			"daemon/submit", "stream",
+			"daemon/submit", "stream", "statefs/notify",
 		},
 		nil,
 		"what submits by itself: slots of schedules, files in new/, the job that follows; what runs it does not know",
@@ -278,7 +280,7 @@ var imports = []row{
 			"statefs", "statefs/watch", "daemon/history", "daemon/events", "stream", "catalog/schedule",
 			"catalog/param", "statefs/api", "statefs/steps", "statefs/machine", "statefs/files",
 			"catalog", "daemon/submit", "daemon/acts", "daemon/decide", "daemon/effect", "daemon/keeper", "daemon/queue", "daemon/breaker",
-			"daemon/tally", "daemon/live", "daemon/alarm", "daemon/lanes", "daemon/trigger", "daemon/delivery", "daemon/work",
+			"daemon/tally", "daemon/live", "daemon/alarm", "daemon/lanes", "daemon/trigger", "daemon/delivery", "daemon/work", "statefs/notify",
 		},
 		[]string{xsys},
 		"decides and runs; whether there is an HTTP server is no concern of it",

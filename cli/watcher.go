@@ -15,6 +15,7 @@ import (
 	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/notify"
 	"github.com/jobdir/jobdir/stream"
 )
 
@@ -45,10 +46,7 @@ func (w *watcher) receiver(raw bool) stream.Receiver {
 	out.Log = func(text []byte) error {
 		err := write(text)
 		w.written.Add(int64(len(text)))
-		select {
-		case w.wrote <- struct{}{}:
-		default:
-		}
+		notify.Wake(w.wrote)
 		return err
 	}
 	return out

@@ -13,6 +13,7 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/api"
 	"github.com/jobdir/jobdir/statefs/files"
+	"github.com/jobdir/jobdir/statefs/notify"
 	"github.com/jobdir/jobdir/statefs/steps"
 	"github.com/jobdir/jobdir/stream"
 )
@@ -96,15 +97,7 @@ func (f *follower) close() {
 // markChanged makes the reader read the operation again, as if its marker had changed.
 func (f *follower) markChanged() {
 	f.changed.Store(true)
-	f.notify()
-}
-
-// notify wakes the reader.
-func (f *follower) notify() {
-	select {
-	case f.wake <- struct{}{}:
-	default:
-	}
+	notify.Wake(f.wake)
 }
 
 // Wake implements stream.Source.
@@ -228,7 +221,7 @@ func (f *follower) subscribeLog() error {
 		return nil
 	}
 	if err == nil {
-		f.notify()
+		notify.Wake(f.wake)
 	}
 	return err
 }
@@ -240,7 +233,7 @@ func (f *follower) refreshProgress() {
 		return // missing, being replaced or unchanged: it is informational, and the next wake reads it again
 	}
 	if f.subscribe(theProgress, f.hub.tree.ProgressPath(f.id)) == nil {
-		f.notify()
+		notify.Wake(f.wake)
 	}
 	f.progressAt = progress.At
 	f.updateProgress(progress)

@@ -16,6 +16,7 @@ import (
 	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/notify"
 )
 
 // liveOperation is a live operation according to its marker.
@@ -309,14 +310,7 @@ func (s *liveTable) refuseAtStartup() error {
 	return nil
 }
 
-func (s *liveTable) isStarting() bool {
-	select {
-	case <-s.daemon.Ready():
-		return false
-	default:
-		return true
-	}
-}
+func (s *liveTable) isStarting() bool { return !notify.IsClosed(s.daemon.Ready()) }
 
 // awaitStartup returns when the daemon has loaded every live operation.
 func (s *liveTable) awaitStartup(ctx context.Context) error {

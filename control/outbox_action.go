@@ -15,6 +15,7 @@ import (
 	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/api"
+	"github.com/jobdir/jobdir/statefs/notify"
 )
 
 // requestTimeout is how long an answer waits for the daemon to carry out a request. Normally that takes milliseconds.
@@ -80,12 +81,7 @@ func attempted(ctx context.Context, attempts []<-chan struct{}) (tried []bool) {
 		case <-done:
 		case <-ctx.Done():
 		}
-		select {
-		case <-done:
-			tried = append(tried, true)
-		default:
-			tried = append(tried, false)
-		}
+		tried = append(tried, notify.IsClosed(done))
 	}
 	return tried
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/machine"
+	"github.com/jobdir/jobdir/statefs/notify"
 	"github.com/jobdir/jobdir/statefs/steps"
 	"github.com/jobdir/jobdir/stream"
 )
@@ -277,7 +278,7 @@ var errKeeperSilent = errors.New("a keeper does not answer, and may have a comma
 
 // keepersSettled reports whether all keepers that existed at the start have answered or died.
 func (s *starts) keepersSettled() bool {
-	return s.config.Keepers == nil || isClosed(s.config.Keepers.Settled())
+	return s.config.Keepers == nil || notify.IsClosed(s.config.Keepers.Settled())
 }
 
 // waitsForKeeper reports whether a keeper that does not answer may hold commands of this work.

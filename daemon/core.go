@@ -19,6 +19,7 @@ import (
 	"github.com/jobdir/jobdir/daemon/live"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/files"
+	"github.com/jobdir/jobdir/statefs/notify"
 	"github.com/jobdir/jobdir/stream"
 )
 
@@ -73,6 +74,8 @@ type lifetime struct {
 	stopped   chan struct{}
 }
 
+func (l *lifetime) isReady() bool { return notify.IsClosed(l.ready) }
+
 // drain is the state of Drain: no work starts, and the daemon waits for the work that runs.
 type drain struct {
 	mu      sync.Mutex
@@ -99,7 +102,7 @@ func (l submitListener) Expect(recs ...*statefs.Record) { l.core.live.Announce(e
 
 // Announce implements statefs.SubmitListener. Lists and counts have the operation from now on.
 func (l submitListener) Announce(rec *statefs.Record) {
-	if isClosed(l.core.ready) {
+	if l.core.isReady() {
 		shown := (&live.Snapshot{ID: rec.ID, Place: live.Place{Standing: decide.Arriving}}).Next(rec, rec.Status)
 		l.core.queueQuota.settle(func() { l.core.live.Announce(shown) }, rec)
 		l.core.ownSubmits.set(rec.ID, true)
@@ -119,7 +122,7 @@ func (l submitListener) Withdraw(recs ...*statefs.Record) {
 
 // Created implements statefs.SubmitListener.
 func (l submitListener) Created(name statefs.Name) {
-	if isClosed(l.core.ready) {
+	if l.core.isReady() {
 		l.core.reconcileQueue.enqueueNames(name.ID, name.Bit())
 	}
 }
@@ -351,17 +354,8 @@ func (c *core) draining() bool {
 func (c *core) checkDrained() {
 	c.drain.mu.Lock()
 	defer c.drain.mu.Unlock()
-	if c.drain.settled && c.States()[statefs.Running] == 0 && !isClosed(c.drain.drained) {
+	if c.drain.settled && c.States()[statefs.Running] == 0 && !notify.IsClosed(c.drain.drained) {
 		close(c.drain.drained)
-	}
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
 	}
 }
 

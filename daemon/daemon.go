@@ -435,7 +435,7 @@ func (d *Daemon) Health() api.Health {
 					s.Keeper, s.PID, s.PID), Since: s.Since, Tries: 1})
 		}
 	}
-	h.Ready = isClosed(d.ready) && !d.stopping.Load()
+	h.Ready = d.isReady() && !d.stopping.Load()
 	if gone, is := errors.AsType[*watch.GoneError](d.dir.Check()); is && h.Ready {
 		h.Ready = false
 		d.fail(gone)

@@ -407,7 +407,7 @@ func (e *ends) recordFollowUp(op *operation, rec *statefs.Record, rep *work.Repo
 	if err != nil || def.Then == nil {
 		return nil //nolint:nilerr // a definition lost since the run promises no follow-up
 	}
-	if !isClosed(e.ready) {
+	if !e.isReady() {
 		return errNotReady
 	}
 	follower, refusal, err := e.Trigger.FollowUp(def.Then,

@@ -146,7 +146,7 @@ func (m *markers) observeAll(op *operation, id statefs.ID) (statefs.Observation,
 func (m *markers) LiveIndex() (rows *history.LiveIndex, unsettled []history.Live, names func(statefs.ID) statefs.NameSet,
 	ok bool,
 ) {
-	if !isClosed(m.ready) || m.dir.Mode().Name == watch.ModeScan {
+	if !m.isReady() || m.dir.Mode().Name == watch.ModeScan {
 		return nil, nil, nil, false
 	}
 	changed, ids, ok := m.collectUnsettled()

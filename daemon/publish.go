@@ -55,7 +55,7 @@ func (pb *publisher) isUnpublished(rec *statefs.Record) bool {
 	if len(rec.Transitions) != 1 || rec.Transitions[0].Cause != statefs.CauseSubmit {
 		return false
 	}
-	return isClosed(pb.ready) || rec.CreatedAt.After(pb.config.Events.Before())
+	return pb.isReady() || rec.CreatedAt.After(pb.config.Events.Before())
 }
 
 // progressPublisher returns a function that publishes the progress of a run each time it is

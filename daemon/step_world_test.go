@@ -13,6 +13,7 @@ import (
 
 	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/notify"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
 
@@ -101,7 +102,7 @@ func (w *stepWorld) scripted(_ context.Context, op *work.Op) error {
 			if err := op.Sleep(2 * time.Millisecond); err != nil {
 				return err
 			}
-			open = !isClosed(until)
+			open = !notify.IsClosed(until)
 		}
 	}
 	switch play {
@@ -192,7 +193,7 @@ func (w *stepWorld) free() {
 func (w *stepWorld) freeAll() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !isClosed(w.hold) {
+	if !notify.IsClosed(w.hold) {
 		close(w.hold)
 	}
 	clear(w.scripts)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/notify"
 )
 
 // strayFiles notes that names without a meaning have appeared in jobs/ or left it. No reconcile
@@ -22,10 +23,7 @@ const settleTime = statefs.SettleAge + time.Second
 // it.
 func (s *strayFiles) note() {
 	s.uncounted.Store(true)
-	select {
-	case s.came <- struct{}{}:
-	default:
-	}
+	notify.Wake(s.came)
 }
 
 func (m *markers) watchKeyOf(file string) (watchKey, bool) {

@@ -128,7 +128,7 @@ func (wt *waits) publishWaiting(op *operation) {
 	f, followed := wt.waitFollowers.of(op.id())
 	published := op.publishedReason.Load()
 	first := op.state == statefs.Queued && published&^reasonChanged == unpublished
-	if first && !isClosed(wt.ready) && !wt.publisher.isUnpublished(op.rec) {
+	if first && !wt.isReady() && !wt.publisher.isUnpublished(op.rec) {
 		op.publishedReason.Store(publishedEarlier)
 		first = false
 	}
@@ -196,7 +196,7 @@ func (wt *waits) checkFirst() {
 	w.mu.Lock()
 	w.compareFirst = nil
 	w.mu.Unlock()
-	if !isClosed(wt.ready) {
+	if !wt.isReady() {
 		return
 	}
 	for _, id := range wt.admission.firstWaiting() {

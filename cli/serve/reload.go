@@ -13,6 +13,7 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/cli/exit"
+	"github.com/jobdir/jobdir/statefs/notify"
 	"github.com/jobdir/jobdir/statefs/watch"
 )
 
@@ -200,12 +201,7 @@ func (f *folder) start(ctx context.Context, nudge func()) {
 	})
 }
 
-func (r *reloader) nudge() {
-	select {
-	case r.wake <- struct{}{}:
-	default:
-	}
-}
+func (r *reloader) nudge() { notify.Wake(r.wake) }
 
 func (r *reloader) drop(path string) error {
 	f := r.watched[path]

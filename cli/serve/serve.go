@@ -42,6 +42,7 @@ import (
 	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/notify"
 )
 
 // Config configures a daemon. Storage is required; all other fields have defaults.
@@ -280,12 +281,10 @@ func (s *service) run(ctx context.Context) error {
 	cause, err := s.watch(ctx, reload, work, serve)
 	s.server.Drain()
 	for _, p := range []*part{work, serve, reload} {
-		select {
-		case <-p.done: // err has its failure
+		if notify.IsClosed(p.done) { // err has its failure
 			continue
-		default:
-			p.halt(cause)
 		}
+		p.halt(cause)
 		if p.err != nil && !errors.Is(p.err, context.Canceled) {
 			err = errors.Join(err, p.failure())
 		}

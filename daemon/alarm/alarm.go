@@ -9,6 +9,8 @@ import (
 	"math"
 	"sync"
 	"time"
+
+	"github.com/jobdir/jobdir/statefs/notify"
 )
 
 // Alarms calls onExpire for each key when its deadline expires. One timer serves all keys. Nothing
@@ -95,12 +97,7 @@ func (a *Alarms[K]) Set(key K, at time.Time, after time.Duration) {
 }
 
 // Rearm makes Serve set its timer again, because the first deadline of a clock has changed.
-func (a *Alarms[K]) Rearm() {
-	select {
-	case a.changed <- struct{}{}:
-	default:
-	}
-}
+func (a *Alarms[K]) Rearm() { notify.Wake(a.changed) }
 
 func (a *Alarms[K]) heaps() [2]*alarmHeap[K] { return [2]*alarmHeap[K]{&a.wallHeap, &a.uptimeHeap} }
 

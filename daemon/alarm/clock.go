@@ -8,6 +8,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/jobdir/jobdir/statefs/notify"
 )
 
 // clockWatch reports when the machine's clock is set, and when the machine wakes from sleep. Both
@@ -56,9 +58,6 @@ func (w *clockWatch) run(ctx context.Context) {
 		if err := w.arm(); err != nil {
 			return // the sweep checks the clock too
 		}
-		select {
-		case w.set <- struct{}{}:
-		default:
-		}
+		notify.Wake(w.set)
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/jobdir/jobdir/daemon/outbox"
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/statefs/watch"
+	"github.com/jobdir/jobdir/statefs/notify"
 )
 
 // maxEntriesAtOnce limits the entries that are reconciled concurrently: each may write a record.
@@ -61,7 +61,7 @@ func (d *Deliveries) reconcileChanges(ctx context.Context) error {
 }
 
 // ScanSoon requests a comparison of outbox/ with the memory.
-func (d *Deliveries) ScanSoon() { watch.Wake(d.scan) }
+func (d *Deliveries) ScanSoon() { notify.Wake(d.scan) }
 
 // differences returns the entries whose files differ from what is known, and those with
 // requests. It logs each file with an invalid name once; odd holds the logged names.

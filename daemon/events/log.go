@@ -11,6 +11,7 @@ import (
 
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/api"
+	"github.com/jobdir/jobdir/statefs/notify"
 )
 
 // Retention is how long events are kept on disk. Both bounds apply to whole segments, so somewhat more is
@@ -117,10 +118,7 @@ func (l *Log) Publish(e api.Event) {
 	} else {
 		in.events = append(in.events, e)
 	}
-	select {
-	case l.more <- struct{}{}:
-	default:
-	}
+	notify.Wake(l.more)
 }
 
 // Close writes the published events, syncs the log and ends its goroutine. Later events are discarded.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/notify"
 )
 
 // FileName is the name of the index in the storage directory.
@@ -215,14 +216,7 @@ func (w *writer) enqueue(changes ...change) {
 		return
 	}
 	w.queue = append(w.queue, changes...)
-	w.wakeWriter()
-}
-
-func (w *writer) wakeWriter() {
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
+	notify.Wake(w.wake)
 }
 
 func (w *writer) takeQueue() []change {
@@ -244,7 +238,7 @@ func (w *writer) startBuild() {
 		}
 	}
 	w.rebuild = true
-	w.wakeWriter()
+	notify.Wake(w.wake)
 }
 
 // buildFinished marks the index as complete, unless it was damaged again.
@@ -256,7 +250,7 @@ func (w *writer) buildFinished() {
 	}
 	w.building = false
 	w.signalBuiltLocked()
-	w.wakeWriter() // the texts can be indexed now
+	notify.Wake(w.wake) // the texts can be indexed now
 }
 
 func (w *writer) takeRebuild() bool {
@@ -322,9 +316,7 @@ func (w *writer) signalBuiltLocked() {
 	if w.building || !w.caughtUp {
 		return
 	}
-	select {
-	case <-w.built:
-	default:
+	if !notify.IsClosed(w.built) {
 		close(w.built)
 	}
 }
@@ -369,7 +361,7 @@ func (w *writer) requeue(batch []change, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.queue = append(again, w.queue...)
-	w.wakeWriter()
+	notify.Wake(w.wake)
 }
 
 // Ended adds an operation whose terminal record is durable, and publishes its number.

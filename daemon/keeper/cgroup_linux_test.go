@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/jobdir/jobdir/statefs/notify"
 )
 
 // needGroups skips a test where no control group can be made.
@@ -140,7 +142,7 @@ func TestCopyLeavesTheGroupAlone(t *testing.T) {
 	if held := copied.open(t).Commands(); len(held) > 0 {
 		t.Errorf("the copy holds %v", held)
 	}
-	if isClosed(r.Done()) || !isAlive(r.PID()) || !isAlive(p.PIDs()[0]) {
+	if notify.IsClosed(r.Done()) || !isAlive(r.PID()) || !isAlive(p.PIDs()[0]) {
 		t.Error("the copy has ended the command of the first storage")
 	}
 }

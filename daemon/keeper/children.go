@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/jobdir/jobdir/statefs/notify"
 )
 
 // children are the child processes that this process has started and waits for. Every other child
@@ -52,10 +54,7 @@ func (o *childSet) reap(pid int, status *syscall.WaitStatus, usage *syscall.Rusa
 	}
 	delete(o.pids, pid)
 	o.mu.Unlock()
-	select {
-	case o.reaped <- struct{}{}:
-	default:
-	}
+	notify.Wake(o.reaped)
 	return err
 }
 

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/jobdir/jobdir/statefs/notify"
 )
 
 func init() {
@@ -161,7 +163,7 @@ func TestKeeperThatDoesNotAnswer(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	p = s.open(t)
-	if isClosed(p.Settled()) || len(p.Commands()) > 0 || !slices.Equal(p.PIDs(), []int{keeper}) || len(p.Silent()) != 1 {
+	if notify.IsClosed(p.Settled()) || len(p.Commands()) > 0 || !slices.Equal(p.PIDs(), []int{keeper}) || len(p.Silent()) != 1 {
 		t.Errorf("beside it: held %v, PIDs %v, silent %v", p.Commands(), p.PIDs(), p.Silent())
 	}
 	if e := exitOf(t, run(t, p, s.job(t, 2, "-exit", "3"))); e.Code != 3 {
@@ -201,7 +203,7 @@ func TestKeeperThatRunsAndDoesNotAnswer(t *testing.T) {
 	s.options.SilenceTimeout = time.Millisecond
 	p := s.open(t)
 	silent := p.Silent()
-	if isClosed(p.Settled()) || len(silent) != 1 || silent[0].PID != os.Getpid() {
+	if notify.IsClosed(p.Settled()) || len(silent) != 1 || silent[0].PID != os.Getpid() {
 		t.Errorf("beside it: silent %v", silent)
 	}
 	if err := errors.Join(lock.Close(), listener.Close()); err != nil {

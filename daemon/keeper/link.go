@@ -442,15 +442,6 @@ func (l *link) reportSilence() {
 	l.silenceTimer = time.AfterFunc(next, l.reportSilence)
 }
 
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
 // post sends a request that needs no answer.
 func (l *link) post(r request) {
 	for {

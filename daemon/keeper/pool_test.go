@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/notify"
 )
 
 // roles are the other processes that the test binary can be, such as a keeper.
@@ -140,7 +141,7 @@ func run(t *testing.T, p *Pool, j *job) Running {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if isClosed(r.Done()) {
+		if notify.IsClosed(r.Done()) {
 			return
 		}
 		if h, ok := r.(*remote); ok && h.link != nil && h.link.isGone() {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/notify"
 )
 
 // remote is a command of a keeper.
@@ -31,7 +32,7 @@ func (r *remote) finish(exit Exit) {
 	}
 }
 
-func (r *remote) isDone() bool { return isClosed(r.done) }
+func (r *remote) isDone() bool { return notify.IsClosed(r.done) }
 
 func (r *remote) PID() int              { return r.command.PID }
 func (r *remote) Done() <-chan struct{} { return r.done }

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/notify"
 )
 
 // DefaultIdle is how long a keeper without commands waits for a daemon.
@@ -207,12 +208,7 @@ func (s *server) accept(ctx context.Context) {
 }
 
 // poke wakes the main loop to check whether work is left.
-func (s *server) poke() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
+func (s *server) poke() { notify.Wake(s.wake) }
 
 // serve returns when the keeper is to end, with an error when exit reports stay unwritten.
 func (s *server) serve(ctx context.Context) error {

@@ -8,7 +8,7 @@ import (
 	"github.com/jobdir/jobdir/daemon/queue"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/api"
-	"github.com/jobdir/jobdir/statefs/watch"
+	"github.com/jobdir/jobdir/statefs/notify"
 )
 
 // applied is the last state of a lane that was applied to the queue and published.
@@ -95,7 +95,7 @@ func (l *Lanes) apply(now time.Time) {
 		l.config.Queue.Changed() // a new reason or end time, which the queue does not know
 	}
 	if reopened {
-		watch.Wake(l.reopened)
+		notify.Wake(l.reopened)
 	}
 }
 

@@ -30,6 +30,7 @@ import (
 	"github.com/jobdir/jobdir/daemon/events"
 	"github.com/jobdir/jobdir/daemon/queue"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/notify"
 	"github.com/jobdir/jobdir/statefs/watch"
 )
 
@@ -194,7 +195,7 @@ func (l *Lanes) ReconcileSoon() {
 	l.reconcileSoon()
 }
 
-func (l *Lanes) reconcileSoon() { watch.Wake(l.wake) }
+func (l *Lanes) reconcileSoon() { notify.Wake(l.wake) }
 
 func (l *Lanes) open() (err error) {
 	l.dir, err = watch.OpenDir(l.config.Owner.Lanes.Dir(), watchedFile, l.config.Watch)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/notify"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
 
@@ -155,10 +156,8 @@ func (in *Intake) Track(rec *statefs.Record) {
 	if !ok || !in.dedup.add(s, rec.ID) {
 		return
 	}
-	select {
-	case <-in.ready:
+	if notify.IsClosed(in.ready) {
 		in.unsynced.Store(rec.ID, true)
-	default:
 	}
 }
 

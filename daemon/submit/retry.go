@@ -5,6 +5,7 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/notify"
 )
 
 // maxPredecessors bounds how many predecessors of an operation are examined.
@@ -15,12 +16,7 @@ const maxPredecessors = 100
 // duplicate may exist.) onHit is the setting of the waiting operation's job. Operations that come after it,
 // directly or not, do not count. Before [Intake.Ready], FindDuplicate finds nothing.
 func (in *Intake) FindDuplicate(rec *statefs.Record, onHit catalog.OnHit) (none Outcome, err error) {
-	select {
-	case <-in.ready:
-	default:
-		return none, nil
-	}
-	if _, ok := hashPrefixOf(rec.RequestHash); !ok || onHit == catalog.HitOff {
+	if _, ok := hashPrefixOf(rec.RequestHash); !ok || onHit == catalog.HitOff || !notify.IsClosed(in.ready) {
 		return none, nil
 	}
 	found, err := in.liveByHash(rec.RequestHash)

@@ -17,7 +17,7 @@ import (
 	"github.com/jobdir/jobdir/daemon/alarm"
 	"github.com/jobdir/jobdir/statefs/api"
 	"github.com/jobdir/jobdir/statefs/files"
-	"github.com/jobdir/jobdir/statefs/watch"
+	"github.com/jobdir/jobdir/statefs/notify"
 )
 
 // scheduler starts jobs by their schedules. One goroutine reads the schedules of the catalog, is
@@ -72,7 +72,7 @@ func newScheduler(c *Config) *scheduler {
 }
 
 // reconcileSoon requests a reconcile. It never blocks.
-func (s *scheduler) reconcileSoon() { watch.Wake(s.wake) }
+func (s *scheduler) reconcileSoon() { notify.Wake(s.wake) }
 
 // run starts jobs by their schedules until ctx ends.
 func (s *scheduler) run(ctx context.Context) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/jobdir/jobdir/daemon/keeper"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/notify"
 )
 
 // commands are the commands of one run: how they are ended, the commands that an earlier daemon
@@ -127,7 +128,7 @@ const shutdownNotice = 250 * time.Millisecond
 // trace, so the function waits up to shutdownNotice for the daemon's own signal.
 func (c *commands) endedByShutdown(ctx context.Context, exit keeper.Exit) bool {
 	if exit.Signal != "SIGTERM" || exit.Cause != "" || ctx.Err() != nil {
-		return isClosed(c.detaching) && exit.Signal == "SIGTERM" && exit.Cause == ""
+		return notify.IsClosed(c.detaching) && exit.Signal == "SIGTERM" && exit.Cause == ""
 	}
 	timer := time.NewTimer(shutdownNotice)
 	defer timer.Stop()
@@ -137,7 +138,7 @@ func (c *commands) endedByShutdown(ctx context.Context, exit keeper.Exit) bool {
 	case <-ctx.Done(): // the run counts as interrupted then
 	case <-timer.C:
 	}
-	return isClosed(c.detaching)
+	return notify.IsClosed(c.detaching)
 }
 
 // Acknowledge tells the keepers that the ends are recorded.

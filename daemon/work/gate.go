@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/daemon/keeper"
+	"github.com/jobdir/jobdir/statefs/notify"
 )
 
 // gate stops the work of one run while it is paused. A pause stops processes immediately; Go
@@ -75,7 +76,7 @@ func (g *gate) CutOffWhilePaused(code string) bool {
 // isCutOff reports whether a process has ended without a result, because its keeper died for
 // example.
 func isCutOff(p keeper.Running) bool {
-	if !isClosed(p.Done()) {
+	if !notify.IsClosed(p.Done()) {
 		return false
 	}
 	failed, ok := errors.AsType[*Error](exitError(p.Exit()))
@@ -291,14 +292,5 @@ func (g *gate) ended(p keeper.Running) {
 	delete(g.processes, p)
 	if isCutOff(p) {
 		g.noteCutOffLocked()
-	}
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/statefs/files"
+	"github.com/jobdir/jobdir/statefs/notify"
 )
 
 // itemLine matches a log line by which the work reports its progress.
@@ -63,10 +64,7 @@ func startMonitor(r *Run, outputs *itemOutputs) (*monitor, error) {
 	if r.adopted {
 		// No event announces what was written after an earlier daemon read the files and before
 		// this watch.
-		select {
-		case m.wake <- struct{}{}:
-		default:
-		}
+		notify.Wake(m.wake)
 	}
 	go m.guard()
 	return m, nil

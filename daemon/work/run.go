@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/notify"
 	"github.com/jobdir/jobdir/stream"
 )
 
@@ -58,7 +59,7 @@ func (r *Run) Start(group *sync.WaitGroup) {
 // list of items that cannot be read, for example.
 func (r *Run) endUnclaimed(failure error) {
 	cause := r.EndCause()
-	if errors.Is(cause, ErrDetached) || cause != nil && isClosed(r.detaching) {
+	if errors.Is(cause, ErrDetached) || cause != nil && notify.IsClosed(r.detaching) {
 		r.detached.Store(r.Detached() || len(r.unclaimed()) > 0)
 		return
 	}
@@ -96,7 +97,7 @@ func (r *Run) guardPart(who string, do kind) (err error) {
 }
 
 // Ended reports whether the work is over.
-func (r *Run) Ended() bool { return isClosed(r.done) }
+func (r *Run) Ended() bool { return notify.IsClosed(r.done) }
 
 // End requests the end of the work for a cause; the first cause counts.
 func (r *Run) End(cause error) { r.cancel(cause) }
@@ -116,7 +117,7 @@ func (r *Run) Stop(leave bool) {
 		return
 	}
 	r.End(ErrDetached)
-	if !isClosed(r.detaching) {
+	if !notify.IsClosed(r.detaching) {
 		close(r.detaching)
 	}
 }

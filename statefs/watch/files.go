@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/jobdir/jobdir/statefs/notify"
 )
 
 // Files wakes subscribers when single files, such as logs, are written. All files share one inotify
@@ -70,7 +72,7 @@ func (f *Files) wakeAll(onlyPolled bool) {
 
 func (file *watchedFile) wakeLocked() {
 	for _, s := range file.subscribers {
-		Wake(s.wake)
+		notify.Wake(s.wake)
 	}
 }
 

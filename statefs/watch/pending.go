@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/jobdir/jobdir/statefs/notify"
 )
 
 // maxReusedKeys is the size up to which the emptied map is reused: clearing a map costs as much as
@@ -41,15 +43,7 @@ func (p *pending[K]) requestRescan() {
 }
 
 // signal must follow the change that it reports, so that a woken consumer finds it.
-func (p *pending[K]) signal() { Wake(p.ready) }
-
-// Wake puts a value into c unless c is full. It never blocks, and wakes the reader once for many calls.
-func Wake(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
+func (p *pending[K]) signal() { notify.Wake(p.ready) }
 
 // Ready has a value when there may be something to take. It holds one value however much there is,
 // and may hold one when there is nothing.
