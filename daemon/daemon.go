@@ -313,11 +313,9 @@ func (d *Daemon) awaitRuns() {
 	for _, def := range d.definitions.all() {
 		longest = max(longest, def.Grace)
 	}
-	late := time.NewTimer(longest + longest/2 + time.Second)
-	defer late.Stop()
 	select {
 	case <-ended:
-	case <-late.C:
+	case <-time.After(longest + longest/2 + time.Second):
 		d.logger.Error("a handler does not return although its context has ended; its operation starts again with the next daemon")
 	}
 }

@@ -273,10 +273,8 @@ func confirmLost(ctx context.Context, owner *statefs.Owner, lost []*statefs.Reco
 	if len(lost) == 0 {
 		return nil, nil
 	}
-	timer := time.NewTimer(missingMarkerGrace)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(missingMarkerGrace):
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -467,12 +465,10 @@ const indexBuildWait = 500 * time.Millisecond
 // indexed.
 func (rv *recovery) openHistoryQueries(ctx context.Context) {
 	rv.history.CaughtUp()
-	late := time.NewTimer(indexBuildWait)
-	defer late.Stop()
 	if rv.history.Ready() != nil {
 		select {
 		case <-rv.history.Built():
-		case <-late.C:
+		case <-time.After(indexBuildWait):
 		case <-ctx.Done():
 		}
 	}

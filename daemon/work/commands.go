@@ -130,13 +130,11 @@ func (c *commands) endedByShutdown(ctx context.Context, exit keeper.Exit) bool {
 	if exit.Signal != "SIGTERM" || exit.Cause != "" || ctx.Err() != nil {
 		return notify.IsClosed(c.detaching) && exit.Signal == "SIGTERM" && exit.Cause == ""
 	}
-	timer := time.NewTimer(shutdownNotice)
-	defer timer.Stop()
 	select {
 	case <-c.detaching:
 		return true
 	case <-ctx.Done(): // the run counts as interrupted then
-	case <-timer.C:
+	case <-time.After(shutdownNotice):
 	}
 	return notify.IsClosed(c.detaching)
 }

@@ -181,10 +181,8 @@ func (g *gate) sleep(ctx context.Context, at waitPlace, d time.Duration) error {
 // time.
 func sleepUntilChange(ctx context.Context, d time.Duration, changed <-chan struct{}) time.Duration {
 	began := time.Now()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return 0
 	case <-changed:
 	case <-ctx.Done():

@@ -32,8 +32,7 @@ func (d *Dir[K]) probe() (seen bool, err error) {
 	// A probe that cannot be removed is harmless: its name is reserved.
 	defer func() { _ = d.root.Remove(name) }()
 
-	deadline := time.NewTimer(d.options.ProbeTimeout)
-	defer deadline.Stop()
+	deadline := time.After(d.options.ProbeTimeout)
 	for {
 		select {
 		case event, ok := <-d.watcher.Events:
@@ -52,7 +51,7 @@ func (d *Dir[K]) probe() (seen bool, err error) {
 				// arrive.
 				return true, nil
 			}
-		case <-deadline.C:
+		case <-deadline:
 			return false, nil
 		}
 	}
