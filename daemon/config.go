@@ -93,14 +93,6 @@ func (c *Config) setDefaults() error {
 	return nil
 }
 
-// The causes with which work is ended early. A handler gets them from context.Cause.
-var (
-	// ErrCancelled means that the operation was cancelled.
-	ErrCancelled = work.ErrCancelled
-	// ErrInterrupted means that the daemon stops; the operation continues when the daemon starts again.
-	ErrInterrupted = work.ErrInterrupted
-)
-
 // ErrDetach is the cause with which the context of Daemon.Run ends if commands are to continue
 // without the daemon.
 var ErrDetach = errors.New("the daemon stops and leaves its commands running")

@@ -87,7 +87,7 @@ func endOf(r *work.Run) decide.WorkEnded {
 	_, err := failureOf(r)
 	o := decide.WorkEnded{
 		Detached:    r.Detached(),
-		Interrupted: errors.Is(cause, ErrInterrupted) || errors.Is(cause, work.ErrDetached),
+		Interrupted: errors.Is(cause, work.ErrInterrupted) || errors.Is(cause, work.ErrDetached),
 		ByCancel:    r.EndedByCancel(),
 		Failed:      err != nil, StallCancels: errors.Is(err, work.ErrStalled) && r.Def().OnStall == catalog.StallCancel,
 	}

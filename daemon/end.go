@@ -36,7 +36,7 @@ type ends struct {
 // finishAs ends an operation by cause. It syncs the log, writes and syncs the terminal record, and
 // then removes the marker.
 func (e *ends) finishAs(op *operation, cause statefs.Cause) error {
-	if cause != statefs.CauseMainDone && e.endOptionalSteps(op, func(r *work.Run) { r.End(ErrCancelled) }) {
+	if cause != statefs.CauseMainDone && e.endOptionalSteps(op, func(r *work.Run) { r.End(work.ErrCancelled) }) {
 		return nil // called again when the optional steps have ended
 	}
 	if op.state == statefs.Trailing {
