@@ -87,12 +87,9 @@ func (e *ends) finishAs(op *operation, cause statefs.Cause) error {
 	if op.run != nil {
 		op.run.Acknowledge()
 	}
-	op.rec = &rec
-	op.state = rec.Status
 	e.counters.finished.Add(1)
 	e.logger.Info("finished", "id", rec.ID, "status", rec.Status, "result", rec.Result, "cause", cause)
-	e.untrack(op)
-	return e.cleanUp(op, moved)
+	return e.cleanUp(op, &rec, moved)
 }
 
 // recordEnd makes an end durable and enters it into the history, and then removes the marker, or moves it
@@ -147,9 +144,12 @@ func (e *ends) seal(op *operation) (int64, error) {
 	return info.Size(), nil
 }
 
-// cleanUp removes what a finished operation no longer needs, and answers the clients that wait for its requests. If its
-// marker was moved, readers still see the state of the marker: another reconcile removes it, and answers then.
-func (e *ends) cleanUp(op *operation, moved error) error {
+// cleanUp untracks an operation that has ended with rec, removes what it no longer needs, and answers the clients that
+// wait for its requests. If its marker was moved, readers still see the state of the marker: another reconcile removes
+// it, and answers then.
+func (e *ends) cleanUp(op *operation, rec *statefs.Record, moved error) error {
+	op.rec, op.state = rec, rec.Status
+	e.untrack(op)
 	e.closeLog(op)
 	var errs []error
 	for _, r := range op.unsettled() {
@@ -239,11 +239,8 @@ func (e *ends) endTrailing(op *operation, cause statefs.Cause) error {
 	if moved != nil && !errors.Is(moved, errMoved) {
 		return moved
 	}
-	op.rec = &rec
-	op.state = rec.Status
 	e.logger.Info("optional steps ended", "id", rec.ID, "cause", cause)
-	e.untrack(op)
-	return e.cleanUp(op, moved)
+	return e.cleanUp(op, &rec, moved)
 }
 
 // endOptionalSteps ends the running optional steps with end, and reports whether there are any.
