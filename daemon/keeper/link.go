@@ -126,14 +126,7 @@ func (l *link) welcomed(c *channel, w *welcome) {
 	for i := range w.Commands {
 		command := &w.Commands[i]
 		there[command.Key] = true
-		r := l.remotes[command.Key]
-		if r == nil {
-			r = newRemote(l, command)
-			l.remotes[command.Key] = r
-		}
-		if command.Exit != nil {
-			r.finish(command.Exit.exit())
-		} else if r.cause != "" {
+		if r := l.knowLocked(command); command.Exit == nil && r.cause != "" {
 			l.unsent = append(l.unsent, request{Verb: verbEnd, Key: r.Key, Cause: r.cause})
 		}
 	}
@@ -152,6 +145,19 @@ func (l *link) welcomed(c *channel, w *welcome) {
 		}
 	}
 	l.change.Broadcast()
+}
+
+// knowLocked returns a command as this link knows it, and takes over its end if it has ended.
+func (l *link) knowLocked(c *command) *remote {
+	r := l.remotes[c.Key]
+	if r == nil {
+		r = &remote{command: *c, link: l, done: make(chan struct{})}
+		l.remotes[c.Key] = r
+	}
+	if c.Exit != nil {
+		r.finish(c.Exit.exit())
+	}
+	return r
 }
 
 // follow receives the keeper's messages until the keeper is dead or the pool is closed.
@@ -237,14 +243,7 @@ func (l *link) answered(m *message) {
 	delete(l.calls, m.Number)
 	c.answer = *m
 	if m.Command != nil {
-		// Before the next message, which may report its end.
-		if c.remote = l.remotes[m.Command.Key]; c.remote == nil {
-			c.remote = newRemote(l, m.Command)
-			l.remotes[m.Command.Key] = c.remote
-		}
-		if m.Command.Exit != nil {
-			c.remote.finish(m.Command.Exit.exit())
-		}
+		c.remote = l.knowLocked(m.Command) // before the next message, which may report its end
 	}
 	close(c.done)
 }

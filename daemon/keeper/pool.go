@@ -341,8 +341,13 @@ func (p *Pool) Start(ctx context.Context, c Command) (Running, error) {
 // Find returns the command that Start would find under this key; it starts none. report is
 // Command.Report.
 func (p *Pool) Find(key Key, report string) (Running, bool) {
-	if r := p.running(key); r != nil {
-		return r, true
+	for _, l := range p.all() {
+		l.mu.Lock()
+		r := l.remotes[key]
+		l.mu.Unlock()
+		if r != nil {
+			return r, true
+		}
 	}
 	if r := p.reported(key, report); r != nil {
 		return r, true
@@ -362,18 +367,6 @@ func (p *Pool) Retire() {
 	for _, l := range p.all() {
 		l.post(request{Verb: verbRetire})
 	}
-}
-
-func (p *Pool) running(key Key) *remote {
-	for _, l := range p.all() {
-		l.mu.Lock()
-		r := l.remotes[key]
-		l.mu.Unlock()
-		if r != nil {
-			return r
-		}
-	}
-	return nil
 }
 
 // reported returns a command whose keeper has exited and left an exit report.

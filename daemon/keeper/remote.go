@@ -20,10 +20,6 @@ type remote struct {
 	cause string // of the first End; guarded by the lock of the link
 }
 
-func newRemote(l *link, c *command) *remote {
-	return &remote{command: *c, link: l, done: make(chan struct{})}
-}
-
 // finish sets the end; only the first call counts. The caller holds the lock of the link.
 func (r *remote) finish(exit Exit) {
 	if !r.isDone() {
