@@ -185,7 +185,7 @@ func (c *corruptFolder) clearFolder(name string) error {
 		return err
 	}
 	err = c.replaceByFolder(name)
-	return errors.Join(err, flock(held, unix.LOCK_UN), held.Close())
+	return errors.Join(err, files.Flock(held, unix.LOCK_UN), held.Close())
 }
 
 // isWrongFolder reports whether a file in the place of a folder is moved to corrupt/. A link may

@@ -67,7 +67,7 @@ func (l *cachedList) setOwned(owned bool) {
 // reopen closes a list file that was replaced: a starting daemon rewrites the list while other
 // processes have the old file open. The caller holds mu.
 func (l *cachedList) reopen() {
-	if l.f != nil && !isNamed(l.f, filepath.Join(l.dir, l.name)) {
+	if l.f != nil && !files.IsNamed(l.f, filepath.Join(l.dir, l.name)) {
 		_ = l.closeLocked() // each line was one write, so nothing is buffered
 	}
 }

@@ -34,7 +34,7 @@ func (e *LockedError) Error() string {
 	return fmt.Sprintf("storage %s is in use by %s: stop that one, or choose another directory with --storage", e.Dir, holder)
 }
 
-// lock is the lock of a storage directory. It ends with the process that holds it. It is a flock(2)
+// lock is the lock of a storage directory. It ends with the process that holds it. It is a files.Flock(2)
 // on jobdir.lock, which also contains the PID, and one on the folder jobs/, which cannot be
 // replaced without the daemon noticing.
 type lock struct {
@@ -95,7 +95,7 @@ func (s *storage) tryLock() (*lock, error) {
 	case err != nil && !unlockable(err):
 		return nil, errors.Join(fmt.Errorf("lock %s: %w", s.JobsDir(), err), l.release())
 	}
-	if err := errors.Join(l.file.Truncate(0), writePID(l.file)); err != nil {
+	if err := files.WritePID(l.file); err != nil {
 		return nil, errors.Join(fmt.Errorf("lock %s: %w; %s", l.path, err, adviceFor(err)), l.release())
 	}
 	return l, nil
@@ -129,34 +129,24 @@ func (l *lock) lockNamed() (*os.File, error) {
 			_ = f.Close() // the first error counts
 			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}
-		if isNamed(f, path) {
+		if files.IsNamed(f, path) {
 			return f, nil
 		}
 		_ = f.Close() // this also releases the lock
 	}
 }
 
-// isNamed reports whether path is still the name of an open file.
-func isNamed(f *os.File, path string) bool {
-	held, err := f.Stat()
-	if err != nil {
-		return false
-	}
-	named, err := os.Lstat(path)
-	return err == nil && os.SameFile(held, named)
-}
-
 func (l *lock) restore() (made bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if isNamed(l.file, l.path) {
+	if files.IsNamed(l.file, l.path) {
 		return false, nil
 	}
 	f, err := l.lockNamed()
 	if err != nil {
 		return false, err
 	}
-	if err := errors.Join(f.Truncate(0), writePID(f)); err != nil {
+	if err := files.WritePID(f); err != nil {
 		return false, errors.Join(fmt.Errorf("lock %s: %w", l.path, err), f.Close())
 	}
 	old := l.file
@@ -169,11 +159,11 @@ func (l *lock) release() error {
 	defer l.mu.Unlock()
 	// Unlock explicitly: a child that another goroutine is starting holds a copy of the descriptor
 	// until its exec.
-	unlocked := flock(l.folder, unix.LOCK_UN)
+	unlocked := files.Flock(l.folder, unix.LOCK_UN)
 	if unlocked != nil && unlockable(unlocked) {
 		unlocked = nil
 	}
-	return errors.Join(unlocked, l.folder.Close(), flock(l.file, unix.LOCK_UN), l.file.Close())
+	return errors.Join(unlocked, l.folder.Close(), files.Flock(l.file, unix.LOCK_UN), l.file.Close())
 }
 
 // flockExclusive takes the lock unless a daemon holds it. A shared lock belongs to a process that
@@ -181,31 +171,17 @@ func (l *lock) release() error {
 // second.
 func flockExclusive(f *os.File) (err error) {
 	for range 100 {
-		if err = flock(f, unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
+		if err = files.Flock(f, unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
 			return err
 		}
-		if shared := flock(f, unix.LOCK_SH|unix.LOCK_NB); shared != nil {
+		if shared := files.Flock(f, unix.LOCK_SH|unix.LOCK_NB); shared != nil {
 			return err
 		}
-		if err := flock(f, unix.LOCK_UN); err != nil {
+		if err := files.Flock(f, unix.LOCK_UN); err != nil {
 			return err
 		}
 		<-time.After(time.Millisecond)
 	}
-	return err
-}
-
-// flock is flock(2), retried on EINTR.
-func flock(f *os.File, how int) error {
-	for {
-		if err := unix.Flock(int(f.Fd()), how); !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
-}
-
-func writePID(f *os.File) error {
-	_, err := f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 	return err
 }
 
@@ -229,9 +205,9 @@ func readLock(path string) (pid int, held bool) {
 
 // isLocked reports whether another process has locked an open file.
 func isLocked(f *os.File) bool {
-	if err := flock(f, unix.LOCK_SH|unix.LOCK_NB); err != nil {
+	if err := files.Flock(f, unix.LOCK_SH|unix.LOCK_NB); err != nil {
 		return errors.Is(err, unix.EWOULDBLOCK)
 	}
-	_ = flock(f, unix.LOCK_UN) // closing it does the same, later
+	_ = files.Flock(f, unix.LOCK_UN) // closing it does the same, later
 	return false
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/machine"
 )
 
@@ -161,7 +162,7 @@ func TestLockOfDeadProcess(t *testing.T) {
 	check(t, os.WriteFile(name, fmt.Appendln(nil, pid), 0o600))
 	left, err := os.Open(name)
 	check(t, err)
-	check(t, flock(left, unix.LOCK_EX|unix.LOCK_NB))
+	check(t, files.Flock(left, unix.LOCK_EX|unix.LOCK_NB))
 	let := time.AfterFunc(50*time.Millisecond, func() { _ = left.Close() })
 	defer let.Stop()
 	owner, err := Own(tree)

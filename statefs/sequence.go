@@ -93,7 +93,7 @@ func (n *Numbers) changeStorage(change func(*storageInfo) error) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
-	if err := flock(dir, unix.LOCK_EX); err != nil {
+	if err := files.Flock(dir, unix.LOCK_EX); err != nil {
 		return fmt.Errorf("lock %s: %w", n.dir, err)
 	}
 	info, err := n.storageInfo()

@@ -146,24 +146,16 @@ func (w *writer) append(events []Frame) error {
 	return err
 }
 
-// rotate begins another segment if there is none, or the current one is full, old or removed.
+// rotate begins another segment if there is none, or the current one is full, old or removed. It notices a removal
+// when it searches old segments.
 func (w *writer) rotate(first uint64, now time.Time) error {
 	old := w.log.options.Retention.Age > 0 && now.Sub(w.segmentStart) > w.log.options.Retention.Age/segmentsKept
 	if w.file != nil && w.size < w.log.options.Segment && !old && w.size > 0 {
-		if now.Sub(w.pruned) > pruneEvery || now.Before(w.pruned) {
-			w.prune(now)
-			return w.checkSegment(first, now)
+		if since := now.Sub(w.pruned); since >= 0 && since <= pruneEvery {
+			return nil
 		}
-		return nil
-	}
-	return w.begin(first, now)
-}
-
-// checkSegment begins another segment if the current one was removed.
-func (w *writer) checkSegment(first uint64, now time.Time) error {
-	held, err := w.file.Stat()
-	if err == nil {
-		if named, lerr := os.Lstat(filepath.Join(w.dir, w.name)); lerr == nil && os.SameFile(held, named) {
+		w.prune(now)
+		if files.IsNamed(w.file, filepath.Join(w.dir, w.name)) {
 			return nil
 		}
 	}

@@ -62,11 +62,7 @@ func takeNumber(dir string) (n int, lock *os.File, err error) {
 		case lock == nil:
 			continue
 		}
-		err := lock.Truncate(0)
-		if err == nil {
-			_, err = lock.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
-		}
-		if err != nil {
+		if err := files.WritePID(lock); err != nil {
 			return 0, nil, errors.Join(fmt.Errorf("take a number: %w", err), lock.Close())
 		}
 		return n, lock, nil
@@ -82,18 +78,10 @@ func lockNumber(dir string, n, flags int) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	for {
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
-	if err != nil {
+	if err := files.Flock(f, unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
 	}
-	held, err := f.Stat()
-	named, err2 := os.Lstat(path)
-	if err != nil || err2 != nil || !os.SameFile(held, named) {
+	if !files.IsNamed(f, path) {
 		return nil, f.Close()
 	}
 	return f, nil

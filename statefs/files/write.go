@@ -1,6 +1,6 @@
-// Package files writes, renames and opens files so that no crash and no other program sees half of one: content before
-// name, no name that is taken is overwritten unless that is the purpose, no link is followed, no fifo blocks. It knows
-// no operations, and of a storage directory only its path and its folder for temporary files.
+// Package files writes, renames, opens and locks files so that no crash and no other program sees half of one: content
+// before name, no name that is taken is overwritten unless that is the purpose, no link is followed, no fifo blocks. It
+// knows no operations, and of a storage directory only its path and its folder for temporary files.
 package files
 
 import (
