@@ -171,21 +171,8 @@ func removeNumber(dir string, n int) error {
 	return errors.Join(errs...)
 }
 
-// logTail returns the end of a keeper's log.
+// logTail returns the end of a keeper's log, "" if it cannot be read.
 func logTail(path string) string {
-	const most = 4 << 10
-	f, err := files.OpenRegular(path)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return ""
-	}
-	text, err := io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-most), most))
-	if err != nil {
-		return ""
-	}
+	text, _, _ := files.ReadEnd(path, 0, 4<<10)
 	return strings.TrimSpace(string(text))
 }

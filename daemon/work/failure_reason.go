@@ -3,7 +3,6 @@ package work
 import (
 	"bytes"
 	"errors"
-	"io"
 	"io/fs"
 	"log/slog"
 	"regexp"
@@ -67,15 +66,7 @@ func (t *task) LastLines() []string {
 
 // lastLines returns the last lines of a log that begins at from, nil if there is no log.
 func lastLines(logger *slog.Logger, id statefs.ID, path string, from int64) []string {
-	var data []byte
-	f, err := files.OpenRegular(path)
-	if err == nil {
-		if info, err := f.Stat(); err == nil {
-			from = max(from, info.Size()-errorTail)
-		}
-		data, err = io.ReadAll(io.NewSectionReader(f, from, errorTail))
-		_ = f.Close() // opened for reading
-	}
+	data, _, err := files.ReadEnd(path, from, errorTail)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		logger.Warn("the output of a failed command cannot be read", "id", id, "log", path, "error", err)
 	}

@@ -214,21 +214,8 @@ func (m *monitor) takeProgress() {
 // readProgress returns the end of the progress file and its modification time, or nothing if the
 // command removed or replaced the file.
 func (m *monitor) readProgress() (text []byte, at time.Time) {
-	f, err := files.OpenRegular(m.r.scratch.path("progress"))
-	if err != nil {
-		return nil, at
-	}
-	defer func() { _ = f.Close() }() // opened for reading
-	info, err := f.Stat()
-	if err != nil {
-		return nil, at
-	}
-	text = make([]byte, min(info.Size(), tailBytes))
-	n, err := f.ReadAt(text, info.Size()-int64(len(text)))
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, at
-	}
-	return text[:n], info.ModTime()
+	text, at, _ = files.ReadEnd(m.r.scratch.path("progress"), 0, tailBytes)
+	return text, at
 }
 
 // progressLine is a parsed line of the progress file.

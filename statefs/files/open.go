@@ -3,10 +3,12 @@ package files
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -78,6 +80,26 @@ func OpenRegular(path string) (*os.File, error) {
 		return nil, fmt.Errorf("%s is %w: %w", filepath.Base(path), ErrIrregular, err)
 	}
 	return f, err
+}
+
+// ReadEnd returns what a regular file has from an offset on, at most its last most bytes, and when it was written. It
+// opens the file as OpenRegular does.
+func ReadEnd(path string, from, most int64) (end []byte, written time.Time, err error) {
+	f, err := OpenRegular(path)
+	if err != nil {
+		return nil, written, err
+	}
+	defer func() { _ = f.Close() }() // opened for reading
+	info, err := f.Stat()
+	if err != nil {
+		return nil, written, err
+	}
+	end = make([]byte, min(max(info.Size()-from, 0), most))
+	n, err := f.ReadAt(end, info.Size()-int64(len(end)))
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, written, err
+	}
+	return end[:n], info.ModTime(), nil
 }
 
 // MakeFolder creates a folder and its parents if they are missing. A new folder has folderMode
