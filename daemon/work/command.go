@@ -105,15 +105,11 @@ func (r *Run) execute(ctx context.Context, item int, command func() *keeper.Comm
 			r.changed()
 		}).Stop()
 	}
-	if !r.await(ctx, p) {
+	if !r.await(ctx, p) || r.endedByShutdown(ctx, p.Exit()) {
 		r.detached.Store(true)
 		return p, keeper.Exit{}, ErrDetached
 	}
 	exit := p.Exit()
-	if r.endedByShutdown(ctx, exit) {
-		r.detached.Store(true)
-		return p, keeper.Exit{}, ErrDetached
-	}
 	if exit.Err != nil {
 		r.host.Logger.Warn("command ended with an error", "id", r.id, "error", exit.Err)
 	}
