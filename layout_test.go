@@ -182,7 +182,8 @@ var imports = []row{
 		nil,
 		"clients that wait for what becomes of their requests, in memory; what becomes of them the daemon decides",
 	},
-	{"daemon/alarm", 1, []string{"statefs/notify"}, []string{xsys}, "rings when a deadline comes; what its keys mean it does not know"},
+	{"daemon/indexheap", 0, nil, nil, "a heap from which any element can be removed; what its elements are it does not know"},
+	{"daemon/alarm", 1, []string{"daemon/indexheap", "statefs/notify"}, []string{xsys}, "rings when a deadline comes; what its keys mean it does not know"},
 
 	{
 		"daemon/tally", 3,
@@ -192,13 +193,13 @@ var imports = []row{
 	},
 	{
 		"daemon/queue", 2,
-		[]string{"statefs"},
+		[]string{"statefs", "daemon/indexheap"},
 		nil,
 		"what starts next, as a decision without clock, files or locks; of the vocabulary it needs the ID alone",
 	},
 	{
 		"daemon/outbox", 2,
-		[]string{"statefs", "statefs/files"},
+		[]string{"statefs", "statefs/files", "daemon/indexheap"},
 		[]string{minio, xsys},
 		"brings things to targets: when, as a decision without clock and files, and how; what a job or a record is it does not know",
 	},

@@ -3,13 +3,13 @@
 package alarm
 
 import (
-	"container/heap"
 	"context"
 	"log/slog"
 	"math"
 	"sync"
 	"time"
 
+	"github.com/jobdir/jobdir/daemon/indexheap"
 	"github.com/jobdir/jobdir/statefs/notify"
 )
 
@@ -31,18 +31,17 @@ type Alarms[K comparable] struct {
 	// nil.
 	OnClockSet func()
 
-	mu         sync.Mutex
-	byKey      map[K]*alarm[K]
-	wallHeap   alarmHeap[K] // ordered by the machine's clock
-	uptimeHeap alarmHeap[K] // ordered by the time that the daemon has run
-	changed    chan struct{}
+	mu      sync.Mutex
+	byKey   map[K]*alarm[K]
+	heaps   [2]indexheap.Heap[alarm[K]] // one for each clock
+	changed chan struct{}
 }
 
 // alarm is the deadlines of one key.
 type alarm[K comparable] struct {
 	key       K
 	deadlines [2]int64 // nanoseconds since 1970, and since the daemon started; never for none
-	heapIndex [2]int   // in the heaps; -1 if not in that heap
+	heapIndex [2]int32 // in the heaps
 }
 
 const never = math.MaxInt64
@@ -55,10 +54,14 @@ const (
 
 // New returns alarms without deadlines. now is the machine's clock, ran how long the daemon has run.
 func New[K comparable](now func() time.Time, ran func() time.Duration, ring func(K)) *Alarms[K] {
-	return &Alarms[K]{
+	a := &Alarms[K]{
 		onExpire: ring, now: now, uptime: ran, byKey: make(map[K]*alarm[K]), changed: make(chan struct{}, 1),
-		wallHeap: alarmHeap[K]{clock: wallClock}, uptimeHeap: alarmHeap[K]{clock: uptimeClock},
 	}
+	for clock := range a.heaps {
+		a.heaps[clock] = indexheap.New(func(x, y *alarm[K]) bool { return x.deadlines[clock] < y.deadlines[clock] },
+			func(e *alarm[K]) *int32 { return &e.heapIndex[clock] })
+	}
+	return a
 }
 
 // Set replaces the alarm of key. at is a time of the machine's clock, zero for none; after is a
@@ -83,11 +86,11 @@ func (a *Alarms[K]) Set(key K, at time.Time, after time.Duration) {
 		a.remove(known)
 	}
 	if when != [2]int64{never, never} {
-		e := &alarm[K]{key: key, deadlines: when, heapIndex: [2]int{-1, -1}}
+		e := &alarm[K]{key: key, deadlines: when}
 		a.byKey[key] = e
-		for _, h := range a.heaps() {
-			if e.deadlines[h.clock] != never {
-				heap.Push(h, e)
+		for clock := range a.heaps {
+			if when[clock] != never {
+				a.heaps[clock].Put(e)
 			}
 		}
 	}
@@ -99,24 +102,20 @@ func (a *Alarms[K]) Set(key K, at time.Time, after time.Duration) {
 // Rearm makes Serve set its timer again, because the first deadline of a clock has changed.
 func (a *Alarms[K]) Rearm() { notify.Wake(a.changed) }
 
-func (a *Alarms[K]) heaps() [2]*alarmHeap[K] { return [2]*alarmHeap[K]{&a.wallHeap, &a.uptimeHeap} }
-
 // next returns the earliest deadline by each clock.
 func (a *Alarms[K]) next() (when [2]int64) {
-	for i, h := range a.heaps() {
-		when[i] = never
-		if len(h.entries) > 0 {
-			when[i] = h.entries[0].deadlines[i]
+	when = [2]int64{never, never}
+	for clock := range a.heaps {
+		if first := a.heaps[clock].First(); first != nil {
+			when[clock] = first.deadlines[clock]
 		}
 	}
 	return when
 }
 
 func (a *Alarms[K]) remove(e *alarm[K]) {
-	for _, h := range a.heaps() {
-		if e.heapIndex[h.clock] >= 0 {
-			heap.Remove(h, e.heapIndex[h.clock])
-		}
+	for clock := range a.heaps {
+		a.heaps[clock].Remove(e)
 	}
 	delete(a.byKey, e.key)
 }
@@ -127,10 +126,10 @@ func (a *Alarms[K]) takeExpired() (keys []K, wait time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := [2]int64{a.now().UnixNano(), int64(a.uptime())}
-	for i, h := range a.heaps() {
-		for len(h.entries) > 0 && h.entries[0].deadlines[i] <= now[i] {
-			keys = append(keys, h.entries[0].key)
-			a.remove(h.entries[0])
+	for clock := range a.heaps {
+		for h := &a.heaps[clock]; h.Len() > 0 && h.First().deadlines[clock] <= now[clock]; {
+			keys = append(keys, h.First().key)
+			a.remove(h.First())
 		}
 	}
 	wait = never
@@ -181,38 +180,4 @@ func (a *Alarms[K]) Serve(ctx context.Context, clockSet <-chan struct{}) {
 			return
 		}
 	}
-}
-
-// alarmHeap is a heap with the earliest alarm by one clock on top.
-type alarmHeap[K comparable] struct {
-	clock   int
-	entries []*alarm[K]
-}
-
-func (h *alarmHeap[K]) Len() int { return len(h.entries) }
-
-func (h *alarmHeap[K]) Less(i, j int) bool {
-	return h.entries[i].deadlines[h.clock] < h.entries[j].deadlines[h.clock]
-}
-
-func (h *alarmHeap[K]) Swap(i, j int) {
-	h.entries[i], h.entries[j] = h.entries[j], h.entries[i]
-	h.entries[i].heapIndex[h.clock], h.entries[j].heapIndex[h.clock] = i, j
-}
-
-// Push implements heap.Interface.
-func (h *alarmHeap[K]) Push(x any) {
-	e, _ := x.(*alarm[K]) // set pushes nothing else
-	e.heapIndex[h.clock] = len(h.entries)
-	h.entries = append(h.entries, e)
-}
-
-// Pop implements heap.Interface.
-func (h *alarmHeap[K]) Pop() any {
-	last := len(h.entries) - 1
-	e := h.entries[last]
-	h.entries[last] = nil
-	h.entries = h.entries[:last]
-	e.heapIndex[h.clock] = -1
-	return e
 }

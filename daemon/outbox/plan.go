@@ -2,10 +2,10 @@ package outbox
 
 import (
 	"cmp"
-	"container/heap"
 	"slices"
 	"time"
 
+	"github.com/jobdir/jobdir/daemon/indexheap"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -50,14 +50,14 @@ type Plan struct {
 	targets          map[string]*target
 	entries          map[statefs.EntryName]*entry
 	trying           map[statefs.EntryName]*target
-	deferred         entryHeap // entries in the state Deferred
+	deferred         indexheap.Heap[entry] // entries in the state Deferred
 	sequence         uint64
 }
 
 // target is the state of one Destination.
 type target struct {
 	Destination
-	waiting entryHeap
+	waiting indexheap.Heap[entry]
 	count   int // entries with this target
 	busy    int
 	down    bool
@@ -92,7 +92,7 @@ func NewPlan(limit, perTarget int, jitter func() float64) *Plan {
 	return &Plan{
 		limit: limit, perTarget: perTarget, probe: ProbeInterval, jitter: jitter, targets: make(map[string]*target),
 		entries: make(map[statefs.EntryName]*entry), trying: make(map[statefs.EntryName]*target),
-		deferred: entryHeap{less: sooner},
+		deferred: indexheap.New(sooner, indexOf),
 	}
 }
 
@@ -125,7 +125,7 @@ func (p *Plan) Add(name statefs.EntryName, at Destination, created time.Time) {
 	}
 	t := p.targets[at.Key]
 	if t == nil {
-		t = &target{Destination: at, waiting: entryHeap{less: fewerTries}}
+		t = &target{Destination: at, waiting: indexheap.New(fewerTries, indexOf)}
 		p.targets[at.Key] = t
 	}
 	p.sequence++
@@ -140,7 +140,7 @@ func (p *Plan) Add(name statefs.EntryName, at Destination, created time.Time) {
 
 func (p *Plan) wait(e *entry) {
 	e.state = Waiting
-	e.target.waiting.add(e)
+	e.target.waiting.Put(e)
 }
 
 // Hold registers an entry that waits for a person. label is that of its target.
@@ -167,9 +167,9 @@ func (p *Plan) detach(e *entry) {
 	switch e.state {
 	case Waiting:
 		t.dropUrgent(e)
-		t.waiting.remove(e)
+		t.waiting.Remove(e)
 	case Deferred:
-		p.deferred.remove(e)
+		p.deferred.Remove(e)
 	case Unknown, Expected, Busy, Held:
 	}
 	e.target = nil
@@ -191,8 +191,8 @@ func (p *Plan) Next(now time.Time) (statefs.EntryName, bool) {
 	if len(p.trying) >= p.limit {
 		return statefs.EntryName{}, false
 	}
-	for e := p.deferred.first(); e != nil && e.due <= now.UnixNano(); e = p.deferred.first() {
-		p.deferred.remove(e)
+	for e := p.deferred.First(); e != nil && e.due <= now.UnixNano(); e = p.deferred.First() {
+		p.deferred.Remove(e)
 		p.wait(e)
 	}
 	var best *target
@@ -225,17 +225,17 @@ func (t *target) before(other *target) bool {
 
 // take removes and returns the waiting entry to try next.
 func (t *target) take() *entry {
-	e := t.waiting.first()
+	e := t.waiting.First()
 	switch {
 	case len(t.urgent) > 0:
 		e = t.urgent[len(t.urgent)-1]
 	case t.down:
 		if t.probes++; t.probes%2 == 0 {
-			e = t.waiting.newest()
+			e = t.newest()
 		}
 	}
 	t.dropUrgent(e)
-	t.waiting.remove(e)
+	t.waiting.Remove(e)
 	t.probeRequested = false
 	return e
 }
@@ -243,7 +243,7 @@ func (t *target) take() *entry {
 // open reports whether a try at the target may begin now.
 func (p *Plan) open(t *target, now time.Time) bool {
 	switch {
-	case len(t.waiting.list) == 0 || t.busy >= p.perTarget:
+	case t.waiting.Len() == 0 || t.busy >= p.perTarget:
 		return false
 	case len(t.urgent) > 0 || !t.down:
 		return true
@@ -256,13 +256,13 @@ func (p *Plan) Due(now time.Time) (due time.Time, ok bool) {
 	if len(p.trying) >= p.limit {
 		return due, false
 	}
-	if e := p.deferred.first(); e != nil {
+	if e := p.deferred.First(); e != nil {
 		due, ok = time.Unix(0, e.due), true
 	}
 	for _, t := range p.targets {
 		at := now
 		if !p.open(t, now) {
-			if len(t.waiting.list) == 0 || !t.down || t.busy > 0 {
+			if t.waiting.Len() == 0 || !t.down || t.busy > 0 {
 				continue
 			}
 			at = t.next
@@ -274,11 +274,8 @@ func (p *Plan) Due(now time.Time) (due time.Time, ok bool) {
 	return due, ok
 }
 
-// entryHeap is a heap of entries. Each entry knows its index in it.
-type entryHeap struct {
-	list []*entry
-	less func(a, b *entry) bool
-}
+// indexOf returns where an entry keeps its index in its heap.
+func indexOf(e *entry) *int32 { return &e.index }
 
 // fewerTries orders by number of tries, then by order of arrival.
 func fewerTries(a, b *entry) bool {
@@ -290,55 +287,15 @@ func sooner(a, b *entry) bool {
 	return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.sequence, b.sequence)) < 0
 }
 
-// first returns the entry at the top, nil when the heap is empty.
-func (l *entryHeap) first() *entry {
-	if len(l.list) == 0 {
-		return nil
-	}
-	return l.list[0]
-}
-
-// newest returns the latest of the entries that have as few tries as the first; nil when the heap
-// is empty.
-func (l *entryHeap) newest() *entry {
-	last := l.first()
-	for _, e := range l.list {
+// newest returns the latest of the waiting entries that have as few tries as the first; nil when there is none.
+func (t *target) newest() *entry {
+	last := t.waiting.First()
+	for _, e := range t.waiting.All() {
 		if e.tries == last.tries && e.sequence > last.sequence {
 			last = e
 		}
 	}
 	return last
-}
-
-func (l *entryHeap) add(e *entry)    { heap.Push(l, e) }
-func (l *entryHeap) remove(e *entry) { heap.Remove(l, int(e.index)) }
-
-// Len implements heap.Interface.
-func (l *entryHeap) Len() int { return len(l.list) }
-
-// Less implements heap.Interface.
-func (l *entryHeap) Less(i, j int) bool { return l.less(l.list[i], l.list[j]) }
-
-// Swap implements heap.Interface.
-func (l *entryHeap) Swap(i, j int) {
-	l.list[i], l.list[j] = l.list[j], l.list[i]
-	l.list[i].index, l.list[j].index = int32(i), int32(j)
-}
-
-// Push implements heap.Interface.
-func (l *entryHeap) Push(x any) {
-	e, _ := x.(*entry)
-	e.index = int32(len(l.list))
-	l.list = append(l.list, e)
-}
-
-// Pop implements heap.Interface.
-func (l *entryHeap) Pop() any {
-	last := len(l.list) - 1
-	e := l.list[last]
-	l.list[last] = nil
-	l.list = l.list[:last]
-	return e
 }
 
 // Settled ends a try after which the entry is finished: its target accepted or refused it, so the
@@ -383,7 +340,7 @@ func (p *Plan) Defer(name statefs.EntryName, now time.Time) {
 		}
 		wait := min(p.probe<<min(e.tries-1, 8), maxDeferral)
 		e.state, e.due = Deferred, now.Add(wait+p.withJitter(wait)).UnixNano()
-		p.deferred.add(e)
+		p.deferred.Put(e)
 	})
 }
 
@@ -464,7 +421,7 @@ func (p *Plan) ProbeNow(names []statefs.EntryName, now time.Time) {
 
 // undefer makes a deferred entry wait for its turn, and resets its number of tries.
 func (p *Plan) undefer(e *entry) {
-	p.deferred.remove(e)
+	p.deferred.Remove(e)
 	e.tries = 0
 	p.wait(e)
 }

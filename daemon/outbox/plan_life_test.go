@@ -34,8 +34,8 @@ func TestDeferred(t *testing.T) {
 	if changed := p.Settled(nameOf(t, 0)); changed != nil {
 		t.Errorf("the target went down: %+v", changed)
 	}
-	if len(p.targets) != 0 || len(p.entries) != 0 || len(p.deferred.list) != 0 {
-		t.Errorf("left are %v, %v, %v", p.targets, p.entries, p.deferred.list)
+	if len(p.targets) != 0 || len(p.entries) != 0 || p.deferred.Len() != 0 {
+		t.Errorf("left are %v, %v, %v", p.targets, p.entries, p.deferred.All())
 	}
 }
 

@@ -100,8 +100,8 @@ func TestUrgentEntryAfterLocalFault(t *testing.T) {
 	p.ProbeNow([]statefs.EntryName{nameOf(t, 0), nameOf(t, 1)}, began)
 	take(t, p, began, nameOf(t, 0))
 	p.Settled(nameOf(t, 0))
-	if len(p.targets) != 0 || len(p.deferred.list) != 0 {
-		t.Errorf("left are %v, %v", p.targets, p.deferred.list)
+	if len(p.targets) != 0 || p.deferred.Len() != 0 {
+		t.Errorf("left are %v, %v", p.targets, p.deferred.All())
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jobdir/jobdir/daemon/indexheap"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -11,9 +12,9 @@ import (
 // all.
 type class struct {
 	lane    *lane
-	limits  []*limit // by name
-	free    line     // items without a key
-	lines   lineHeap // lines of free keys, best place first
+	limits  []*limit             // by name
+	free    line                 // items without a key
+	lines   indexheap.Heap[line] // lines of free keys, best place first
 	waiting int
 	held    int
 }
@@ -65,8 +66,10 @@ func (q *Queue) class(laneName string, limits []string) *class {
 			return c
 		}
 	}
-	c := &class{lane: l}
-	c.free = line{class: c, waiting: tree{order: inFree}, at: notInHeap}
+	c := &class{lane: l, lines: indexheap.New(
+		func(a, b *line) bool { return a.key.best.before(b.key.best) }, func(l *line) *int32 { return &l.index },
+	)}
+	c.free = line{class: c, waiting: tree{order: inFree}}
 	for _, name := range limits {
 		limit := q.limit(name)
 		limit.classes++

@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"container/heap"
 	"time"
 )
 
@@ -22,11 +21,8 @@ type line struct {
 	class   *class
 	next    *line // of the same key, in another class
 	waiting tree  // in order of submit; without a key by place
-	at      int   // index in the heap of its class
+	index   int32 // in the heap of its class
 }
-
-// notInHeap is the index of a line that is in no heap.
-const notInHeap = -1
 
 // best returns the waiter whose place counts for the line.
 func (l *line) best() *waiter {
@@ -91,7 +87,7 @@ func (k *key) enter(w *waiter) {
 		l = l.next
 	}
 	if l == nil {
-		l = &line{key: k, class: w.class, next: k.lines, waiting: tree{order: inKey}, at: notInHeap}
+		l = &line{key: k, class: w.class, next: k.lines, waiting: tree{order: inKey}}
 		k.lines = l
 	}
 	w.line = l
@@ -106,7 +102,7 @@ func (k *key) leave(w *waiter) {
 	l.waiting.remove(w)
 	k.orders[w.order]--
 	if l.waiting.root == nil {
-		l.withdraw()
+		l.class.lines.Remove(l)
 		at := &k.lines
 		for *at != l {
 			at = &(*at).next
@@ -138,45 +134,9 @@ func (k *key) settle() {
 	for l := k.lines; l != nil; l = l.next {
 		switch {
 		case len(k.holders) > 0, strict && k.first.line != l:
-			l.withdraw()
-		case l.at == notInHeap:
-			heap.Push(&l.class.lines, l)
+			l.class.lines.Remove(l)
 		default:
-			heap.Fix(&l.class.lines, l.at)
+			l.class.lines.Put(l)
 		}
 	}
-}
-
-func (l *line) withdraw() {
-	if l.at != notInHeap {
-		heap.Remove(&l.class.lines, l.at)
-	}
-}
-
-// lineHeap is a heap for container/heap, of lines of different keys.
-type lineHeap []*line
-
-func (h lineHeap) Len() int           { return len(h) }
-func (h lineHeap) Less(i, j int) bool { return h[i].key.best.before(h[j].key.best) }
-func (h lineHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].at, h[j].at = i, j
-}
-
-// Push implements heap.Interface.
-func (h *lineHeap) Push(x any) {
-	if l, ok := x.(*line); ok {
-		l.at = len(*h)
-		*h = append(*h, l)
-	}
-}
-
-// Pop implements heap.Interface.
-func (h *lineHeap) Pop() any {
-	last := len(*h) - 1
-	l := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	l.at = notInHeap
-	return l
 }

@@ -175,10 +175,8 @@ func (q *Queue) best(now time.Time) (first *waiter, of *line) {
 		if w := c.free.best(); w != nil && (first == nil || w.before(first)) {
 			first, of = w, &c.free
 		}
-		if len(c.lines) > 0 {
-			if w := c.lines[0].best(); first == nil || w.before(first) {
-				first, of = w, c.lines[0]
-			}
+		if l := c.lines.First(); l != nil && (first == nil || l.best().before(first)) {
+			first, of = l.best(), l
 		}
 	}
 	return first, of
@@ -188,7 +186,7 @@ func (q *Queue) best(now time.Time) (first *waiter, of *line) {
 // false if there is none. It serves a single timer that the caller sets after the last call of Next.
 func (q *Queue) Wake(now time.Time) (at time.Time, ok bool) {
 	for _, c := range q.classes {
-		if c.free.waiting.root == nil && len(c.lines) == 0 {
+		if c.free.waiting.root == nil && c.lines.Len() == 0 {
 			continue
 		}
 		if h := c.blocker(now); h.reason == statefs.WaitsForRate && (!ok || h.until.Before(at)) {

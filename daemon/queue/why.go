@@ -81,8 +81,8 @@ func (q *Queue) Heads() (ids []statefs.ID) {
 		}
 		add(c.lane.waiting.first())
 		add(c.free.waiting.first())
-		if len(c.lines) > 0 {
-			add(c.lines[0].head())
+		if l := c.lines.First(); l != nil {
+			add(l.head())
 		}
 	}
 	return ids

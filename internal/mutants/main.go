@@ -215,8 +215,8 @@ var mutants = []mutant{
 	},
 	{
 		"a key that is held is offered", "daemon/queue/key.go",
-		"\t\tcase len(k.holders) > 0, strict && k.first.line != l:\n\t\t\tl.withdraw()\n",
-		"\t\tcase strict && k.first.line != l:\n\t\t\tl.withdraw()\n",
+		"\t\tcase len(k.holders) > 0, strict && k.first.line != l:\n\t\t\tl.class.lines.Remove(l)\n",
+		"\t\tcase strict && k.first.line != l:\n\t\t\tl.class.lines.Remove(l)\n",
 		"TestRules|TestQueueFollowsTheRule", "./daemon/queue", false,
 	},
 	{
