@@ -115,8 +115,12 @@ func (s *eventStreams) eventStream(w *front.Response, r *front.Request) error {
 	defer s.followAll(ids)()
 	w.WriteHeader(http.StatusOK)
 	out := &eventWriter{Writer: bufio.NewWriterSize(w, 16<<10), flush: http.NewResponseController(w).Flush, stalled: stalled}
-	told, err := s.sendEvents(r.Context(), reader, out)
-	if errors.Is(err, errSlow) {
+	told := reader.Position()
+	err = errors.Join(out.position(told), out.send()) // with the header of the answer: no event may follow for hours
+	if err == nil {
+		told, err = s.sendEvents(r.Context(), reader, out)
+	}
+	if errors.Is(err, front.ErrStalled) {
 		err = s.disconnectSlow(r, reader.Cut(told), out)
 	}
 	if errors.Is(context.Cause(r.Context()), stream.ErrShutdown) {
@@ -129,29 +133,24 @@ func (s *eventStreams) eventStream(w *front.Response, r *front.Request) error {
 	return nil
 }
 
-// errSlow means that a client read none of its events for too long.
-var errSlow = errors.New("the client does not read")
-
 // disconnectSlow ends the answer to a client that does not read: its last event is a gap that covers all events it
 // missed, which it finds when it reads again.
 func (s *eventStreams) disconnectSlow(r *front.Request, last events.Frame, out eventSink) error {
 	s.log.Warn("disconnecting slow event subscriber; it can resume", "client",
 		r.RemoteAddr, "after", last.Seq, "missing", last.Gap.To-last.Seq)
-	if err := out.event(&last); err != nil && !errors.Is(err, errSlow) {
+	if err := out.event(&last); err != nil && !errors.Is(err, front.ErrStalled) {
 		return err
 	}
-	if err := out.send(); err != nil && !errors.Is(err, errSlow) {
+	if err := out.send(); err != nil && !errors.Is(err, front.ErrStalled) {
 		return err
 	}
 	return nil
 }
 
-// eventSink sends events to one client. An error ends the answer; after errSlow a last event may still be sent.
+// eventSink sends events to one client. An error ends the answer; after front.ErrStalled one more event may follow.
 type eventSink interface {
-	// event takes one event, also when it returns errSlow; it may buffer the event until send.
+	// event takes one event, also when it returns front.ErrStalled; it may buffer the event until send.
 	event(f *events.Frame) error
-	// begin sends the position at which the client starts.
-	begin(seq uint64) error
 	// position sends the number up to which all events were considered, as a heartbeat.
 	position(seq uint64) error
 	// send flushes buffered events.
@@ -162,10 +161,6 @@ type eventSink interface {
 func (s *eventStreams) sendEvents(ctx context.Context, reader *events.Reader, out eventSink) (told uint64, err error) {
 	beat := time.NewTicker(s.heartbeat)
 	defer beat.Stop()
-	told = reader.Position()
-	if err := errors.Join(out.begin(told), out.send()); err != nil {
-		return told, err
-	}
 	for {
 		wake := reader.Wake()
 		frames, more := reader.Take()
@@ -204,7 +199,7 @@ func (s *eventStreams) sendEvents(ctx context.Context, reader *events.Reader, ou
 type eventWriter struct {
 	*bufio.Writer
 	flush   func() error
-	stalled func() bool
+	stalled func() error
 }
 
 func (e *eventWriter) event(f *events.Frame) error {
@@ -215,19 +210,8 @@ func (e *eventWriter) event(f *events.Frame) error {
 	if _, err := e.WriteString("\n\n"); err != nil {
 		return err
 	}
-	return e.checkStalled()
+	return e.stalled()
 }
-
-// checkStalled returns errSlow once the client read nothing for too long.
-func (e *eventWriter) checkStalled() error {
-	if e.stalled() {
-		return errSlow
-	}
-	return nil
-}
-
-// begin sends the header of the answer and the client's position, although no event may follow for hours.
-func (e *eventWriter) begin(seq uint64) error { return e.position(seq) }
 
 // position sends a comment and an id without data: browsers dispatch no event, but resume after this id.
 func (e *eventWriter) position(seq uint64) error {
@@ -242,7 +226,7 @@ func (e *eventWriter) send() error {
 	if err := e.flush(); err != nil {
 		return err
 	}
-	return e.checkStalled()
+	return e.stalled()
 }
 
 // eventSocket is GET /api/v1/ws: the events of /api/v1/events, each as the JSON of one text message.
@@ -264,7 +248,7 @@ func (s *eventStreams) eventSocket(_ *front.Response, r *front.Request) error {
 	ctx := socket.Context()
 	out := &socketWriter{socket: socket, pong: s.pong, stalled: r.BoundStall()}
 	told, err := s.sendEvents(ctx, reader, out)
-	if errors.Is(err, errSlow) {
+	if errors.Is(err, front.ErrStalled) {
 		err = s.disconnectSlow(r, reader.Cut(told), out)
 		socket.Close(true, "the events were not read")
 	}
@@ -281,7 +265,7 @@ func (s *eventStreams) eventSocket(_ *front.Response, r *front.Request) error {
 type socketWriter struct {
 	socket  *front.Socket
 	pong    time.Duration
-	stalled func() bool
+	stalled func() error
 }
 
 func (o *socketWriter) event(f *events.Frame) error {
@@ -291,20 +275,13 @@ func (o *socketWriter) event(f *events.Frame) error {
 	return o.send()
 }
 
-func (o *socketWriter) send() error {
-	if o.stalled() {
-		return errSlow
-	}
-	return nil
-}
-
-func (*socketWriter) begin(uint64) error { return nil }
+func (o *socketWriter) send() error { return o.stalled() }
 
 // position pings: a client that does not answer is gone, or does not read.
 func (o *socketWriter) position(uint64) error {
 	err := o.socket.Ping(o.pong)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return errSlow
+		return front.ErrStalled
 	}
 	return err
 }

@@ -116,8 +116,8 @@ func (r *Request) bodyError(err error) error {
 }
 
 // BoundStall bounds how long writes to the client may make no progress, for the lifetime of the connection; the
-// connection must not be used for another request. The result reports whether the client read nothing for too long:
-// then one more short write gets through.
-func (r *Request) BoundStall() (stalled func() bool) {
+// connection must not be used for another request. The result returns ErrStalled once the client read nothing for
+// too long: then one more short write gets through.
+func (r *Request) BoundStall() (stalled func() error) {
 	return boundStall(r.Context(), r.server.config.Limits.WriteStall)
 }

@@ -15,20 +15,28 @@ const (
 	finalSendBufferBytes = 4 * sendBufferBytes
 )
 
+// ErrStalled means that a client read nothing for too long.
+var ErrStalled = errors.New("the client does not read")
+
 // bufferedConn is a connection with a configurable send buffer: TCP and unix sockets.
 type bufferedConn interface{ SetWriteBuffer(bytes int) error }
 
 // boundStall is [Request.BoundStall] for the connection that a request's context knows.
-func boundStall(ctx context.Context, most time.Duration) (stalled func() bool) {
+func boundStall(ctx context.Context, most time.Duration) (stalled func() error) {
 	c, ok := ctx.Value(connKey{}).(*conn)
 	if !ok {
-		return func() bool { return false } // not accepted by this server's listener
+		return func() error { return nil } // not accepted by this server's listener
 	}
 	if room, ok := c.Conn.(bufferedConn); ok {
 		_ = room.SetWriteBuffer(sendBufferBytes) // at worst the client does not learn why it is disconnected
 	}
 	c.stallTimeout.Store(int64(most))
-	return c.stalled.Load
+	return func() error {
+		if c.stalled.Load() {
+			return ErrStalled
+		}
+		return nil
+	}
 }
 
 // writeUnlessStalled writes as long as there is progress. When the client reads nothing for too long, the connection is
