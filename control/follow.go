@@ -260,16 +260,13 @@ func (f *follower) updateProgress(p statefs.Progress) {
 func (f *follower) resubscribeRecord() {
 	path := f.hub.tree.RecordPath(f.id)
 	info, err := os.Stat(path)
-	if err != nil || sameFile(info, f.record) {
+	if err != nil || f.record != nil && os.SameFile(info, f.record) && info.Size() == f.record.Size() &&
+		info.ModTime().Equal(f.record.ModTime()) {
 		return // deleted or unchanged
 	}
 	f.record = info
 	_ = f.subscribe(theRecord, path)
 	f.markChanged() // it may have been replaced before the subscription; without one, other wakes lead here too
-}
-
-func sameFile(a, b os.FileInfo) bool {
-	return b != nil && os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
 // updateDetails updates what only viewDetail shows, and follows the record file if the operation has steps.
@@ -303,8 +300,7 @@ func stepEvents(rec *statefs.Record) [][]byte {
 		}
 		if s.Status != steps.Running {
 			if took, begun := s.Duration(rec.UpdatedAt); begun {
-				seconds := took.Seconds()
-				data.Seconds = &seconds
+				data.Seconds = new(took.Seconds())
 			}
 		}
 		line, err := json.Marshal(data)

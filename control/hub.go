@@ -44,9 +44,7 @@ func (h *hub) unsubscribe(f *follower) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	list := slices.DeleteFunc(h.followers[f.id], func(other *follower) bool { return other == f })
-	if len(list) == 0 {
+	if h.followers[f.id] = list; len(list) == 0 {
 		delete(h.followers, f.id)
-		return
 	}
-	h.followers[f.id] = list
 }
