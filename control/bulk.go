@@ -62,10 +62,8 @@ func (s *bulks) bulk(w *front.Response, r *front.Request) error {
 		return s.bulkOfIDs(w, r, in)
 	}
 	q, err := bulkQuery(in)
-	if err == nil {
-		err = s.live.refuseAtStartup() // operations that are not loaded would be left out
-	}
-	if err != nil {
+	// Operations that are not loaded would be left out.
+	if err = cmp.Or(err, s.live.refuseAtStartup()); err != nil {
 		return err
 	}
 	out := api.Bulk[*string]{Action: in.Action, DryRun: in.DryRun, At: time.Now(), TotalExact: true, Failures: []api.BulkFailure{}}
@@ -138,9 +136,8 @@ func bulkFrom(r *front.Request) (*bulkRequest, error) {
 		return nil, front.Invalid(name, "%s must be %s", value, cmp.Or(bulkKinds[name], "a text"))
 	}
 	if err != nil {
-		return nil,
-			front.Refuse(http.StatusBadRequest,
-				`The body must be a JSON object as {"action": "cancel", "filter": {"status": "queued", "job": "media/decode"}, "dry_run": true}`)
+		return nil, front.Refuse(http.StatusBadRequest,
+			`The body must be a JSON object as {"action": "cancel", "filter": {"status": "queued", "job": "media/decode"}, "dry_run": true}`)
 	}
 	if !slices.Contains(bulkActions, in.Action) {
 		return nil, front.Refuse(http.StatusBadRequest, "Invalid action '%s': must be one of %s", front.Printable(in.Action, 32),
@@ -149,9 +146,8 @@ func bulkFrom(r *front.Request) (*bulkRequest, error) {
 	switch {
 	case in.IDs == nil:
 	case in.Filter != nil || in.Next != "" || in.DryRun:
-		return nil,
-			front.Refuse(http.StatusBadRequest,
-				"'ids' name the operations: 'filter', 'next' and 'dry_run' do not go with them").With("parameter", "ids")
+		return nil, front.Refuse(http.StatusBadRequest,
+			"'ids' name the operations: 'filter', 'next' and 'dry_run' do not go with them").With("parameter", "ids")
 	case len(in.IDs) == 0 || len(in.IDs) > bulkPage:
 		return nil, front.Invalid("ids", "there are %d, and it takes 1 to %d", len(in.IDs), bulkPage)
 	}
@@ -201,9 +197,9 @@ func filterOf(filter map[string]json.RawMessage, known []front.Parameter, next s
 // bulkQuery returns the filter of a request as a query of the history.
 func bulkQuery(in *bulkRequest) (*history.Query, error) {
 	if len(in.Filter) == 0 {
-		return nil,
-			front.Refuse(http.StatusBadRequest, "The filter is empty: name what to %s by one of %s, or the operations in 'ids'",
-				in.Action, strings.Join(front.Names(bulkFilters), ", ")).With("parameter", "filter")
+		return nil, front.Refuse(http.StatusBadRequest,
+			"The filter is empty: name what to %s by one of %s, or the operations in 'ids'", in.Action,
+			strings.Join(front.Names(bulkFilters), ", ")).With("parameter", "filter")
 	}
 	q, err := queryOf(filterOf(in.Filter, bulkFilters, in.Next), time.Now())
 	if err != nil {

@@ -138,9 +138,8 @@ func (s *laneControl) laneParameter(r *front.Request) (string, error) {
 		return "", err
 	}
 	if !lane.Known {
-		return "",
-			front.Refuse(http.StatusConflict,
-				"Lane '%s' is not in the configuration of the daemon; only what waits or runs there keeps it in the list", name)
+		return "", front.Refuse(http.StatusConflict,
+			"Lane '%s' is not in the configuration of the daemon; only what waits or runs there keeps it in the list", name)
 	}
 	return name, nil
 }

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -62,10 +63,7 @@ type outboxControl struct {
 // outbox is GET /api/v1/outbox. The daemon filters in memory; the entries of the page are read from disk.
 func (s *outboxControl) outbox(w *front.Response, r *front.Request) error {
 	q, err := s.outboxQuery(r.Query(), time.Now())
-	if err == nil {
-		err = s.live.refuseAtStartup()
-	}
-	if err != nil {
+	if err = cmp.Or(err, s.live.refuseAtStartup()); err != nil {
 		return err
 	}
 	lines, total := s.daemon.Lines(q)

@@ -190,10 +190,7 @@ type outboxBulkRequest = api.BulkDeliveriesRequest[map[string]json.RawMessage]
 // outboxBulk is POST /api/v1/outbox.
 func (s *outboxControl) outboxBulk(w *front.Response, r *front.Request) error {
 	in, q, args, err := s.outboxBulkFrom(r)
-	if err == nil {
-		err = s.live.refuseAtStartup()
-	}
-	if err != nil {
+	if err = cmp.Or(err, s.live.refuseAtStartup()); err != nil {
 		return err
 	}
 	lines, total := s.daemon.Lines(q)
@@ -209,10 +206,7 @@ func (s *outboxControl) outboxBulk(w *front.Response, r *front.Request) error {
 		return w.SendJSON(http.StatusOK, out)
 	}
 	failed, err := s.daemon.Request(r.Context(), names, in.Action, args)
-	if err == nil {
-		err = r.Context().Err()
-	}
-	if err != nil {
+	if err = cmp.Or(err, r.Context().Err()); err != nil {
 		return err
 	}
 	for _, name := range names {
