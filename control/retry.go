@@ -6,10 +6,10 @@ import (
 	"io/fs"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/control/front"
+	"github.com/jobdir/jobdir/daemon/acts"
 	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
@@ -186,7 +186,7 @@ func inheritSteps(def *catalog.Definition, old *statefs.Record, from string) ([]
 	}
 	if from != "" && graph.Find(from) == nil {
 		return nil, front.Invalid("step", "there is no step '%s'; the steps of %s are %s", front.Printable(from, 64),
-			def.Address(), stepNames(list))
+			def.Address(), acts.StepNames(list))
 	}
 	settled := steps.CarryOver(old.Steps)
 	for i := range list {
@@ -261,12 +261,4 @@ func lacksOutputs(def *catalog.Definition, s *steps.Step) bool {
 // anyUndone reports whether any step is not done.
 func anyUndone(list []steps.Step) bool {
 	return slices.ContainsFunc(list, func(s steps.Step) bool { return !s.Status.Done() })
-}
-
-func stepNames(list []steps.Step) string {
-	names := make([]string, len(list))
-	for i := range list {
-		names[i] = list[i].Name
-	}
-	return strings.Join(names, ", ")
 }

@@ -84,13 +84,14 @@ func (c *check) step() (*steps.Step, error) {
 	if len(c.rec.Steps) == 0 {
 		return nil, c.invalidMember("step", "operation '%s' has no steps", c.rec.ID)
 	}
-	return nil, c.invalidMember("step", "there is no step '%s'; its steps are %s", c.args.Step, c.names())
+	return nil, c.invalidMember("step", "there is no step '%s'; its steps are %s", c.args.Step, StepNames(c.rec.Steps))
 }
 
-func (c *check) names() string {
-	var names []string
-	for i := range c.rec.Steps {
-		names = append(names, c.rec.Steps[i].Name)
+// StepNames lists the names of steps for messages.
+func StepNames(list []steps.Step) string {
+	names := make([]string, len(list))
+	for i := range list {
+		names[i] = list[i].Name
 	}
 	return strings.Join(names, ", ")
 }

@@ -50,7 +50,7 @@ func (c *check) values() error {
 // output checks the name of an output.
 func (c *check) output(name string, value statefs.ValueName) error {
 	if steps.Find(c.rec.Steps, value.Step) == nil {
-		return c.invalidMember("values."+name, "there is no step '%s'; its steps are %s", value.Step, c.names())
+		return c.invalidMember("values."+name, "there is no step '%s'; its steps are %s", value.Step, StepNames(c.rec.Steps))
 	}
 	step := c.def.Step(value.Step)
 	if step == nil || !slices.Contains(step.Outputs, value.Name) {
