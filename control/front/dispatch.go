@@ -78,8 +78,7 @@ func (s *Server) noRoute(r *http.Request) error {
 	allowed := s.routers.allowed(r.URL.Path)
 	switch {
 	case allowed == nil:
-		return Refuse(http.StatusNotFound,
-			"There is nothing at %s; %s", Printable(r.URL.Path, 200), s.config.Hint)
+		return Refuse(http.StatusNotFound, "There is nothing at %s; %s", Printable(r.URL.Path, 200), s.config.Hint)
 	case r.Method == http.MethodOptions:
 		return nil
 	}

@@ -1,6 +1,7 @@
 package front
 
 import (
+	"cmp"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -21,15 +22,10 @@ func Describe(table []Route, title, description, version string) ([]byte, error)
 		}
 		item[strings.ToLower(table[i].Method)] = describeRoute(&table[i], names)
 	}
-	if version == "" {
-		version = "unknown"
-	}
 	return json.Marshal(object{
 		"openapi": "3.1.0",
-		"info": object{
-			"title": title, "version": version, "description": description,
-		},
-		"paths": paths,
+		"info":    object{"title": title, "version": cmp.Or(version, "unknown"), "description": description},
+		"paths":   paths,
 		"components": object{
 			"schemas":         object{"Problem": problemSchema()},
 			"securitySchemes": object{"token": object{"type": "http", "scheme": "bearer"}},
@@ -65,8 +61,7 @@ func describeRoute(row *Route, names []string) object {
 	parameters := []object{}
 	for _, name := range names {
 		parameters = append(parameters, object{
-			"name": name, "in": "path", "required": true,
-			"schema": object{"type": "string"},
+			"name": name, "in": "path", "required": true, "schema": object{"type": "string"},
 		})
 	}
 	for _, p := range row.Query {
