@@ -24,19 +24,17 @@ brackets is optional. For one job it shows the parameters, and the steps in the 
 validate' reports the mistakes of a definition that is missing here.`,
 		Args:              atMostOne("one GROUP/JOB"),
 		ValidArgsFunction: a.completeOneJob,
-		RunE: a.runs(func(ctx context.Context, s *session, args []string) error {
-			if len(args) == 1 {
-				return s.showJob(ctx, args[0])
-			}
-			return s.listJobs(ctx)
-		}),
+		RunE:              a.runs(showJobs),
 	}
 	config.AddFlag(cmd.Flags(), "jobs")
 	jsonFlag(cmd)
 	return cmd
 }
 
-func (s *session) listJobs(ctx context.Context) error {
+func showJobs(ctx context.Context, s *session, args []string) error {
+	if len(args) == 1 {
+		return s.showJob(ctx, args[0])
+	}
 	jobs, err := s.findJobs(ctx)
 	if err != nil {
 		return err

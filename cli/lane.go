@@ -79,8 +79,7 @@ func holdFlags(lasts, until, reason string, now time.Time) (statefs.LaneHold, er
 		if !ok || d <= 0 {
 			return hold, exit.Usagef("flag --for: %q is not a time such as 90s, 15m or 2d", lasts)
 		}
-		at := now.Add(d)
-		hold.Until = &at
+		hold.Until = new(now.Add(d))
 	case until != "":
 		at, err := momentFrom(until)
 		if err != nil {
@@ -124,13 +123,12 @@ func (s *session) holdLanes(ctx context.Context, action client.LaneAction, hold 
 // noticeStillHeld prints what still holds a lane after a resume or open: the pause of all lanes if one lane
 // was resumed, or the pauses of single lanes if all were.
 func noticeStillHeld(out term.Streams, lane string, action client.LaneAction, all *statefs.LanesStatus) {
-	word, held := "paused", func(paused, _ *statefs.LaneHold) bool { return paused != nil }
-	switch action {
-	case client.PauseLane, client.CloseLane:
+	if action == client.PauseLane || action == client.CloseLane {
 		return
-	case client.OpenLane:
+	}
+	word, held := "paused", func(paused, _ *statefs.LaneHold) bool { return paused != nil }
+	if action == client.OpenLane {
 		word, held = "closed", func(_, closed *statefs.LaneHold) bool { return closed != nil }
-	case client.ResumeLane:
 	}
 	if lane != statefs.AllLanes {
 		if held(all.Paused, all.Closed) {
@@ -169,9 +167,7 @@ value in the configuration. A lower capacity ends no operation: none starts unti
 			}
 			return nil
 		},
-		RunE: a.runs(func(ctx context.Context, s *session, args []string) error {
-			return s.setCapacity(ctx, args[0], args[1])
-		}),
+		RunE: a.runs(setCapacity),
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		if number := negative(err); number != "" {
@@ -190,21 +186,16 @@ func parseCapacity(text string) (n int, err error) {
 	return n, nil
 }
 
-func (s *session) setCapacity(ctx context.Context, lane, text string) error {
-	reset := text == "configured"
-	n := 0
-	if !reset {
-		var err error
-		if n, err = parseCapacity(text); err != nil {
+func setCapacity(ctx context.Context, s *session, args []string) error {
+	change := func(b *backend.Backend, lane string) error { return b.ResetLaneCapacity(ctx, lane) }
+	if args[1] != "configured" {
+		n, err := parseCapacity(args[1])
+		if err != nil {
 			return exit.Usagef("%w", err)
 		}
+		change = func(b *backend.Backend, lane string) error { return b.SetLaneCapacity(ctx, lane, n) }
 	}
-	return s.changeLanes(ctx, []string{lane}, func(b *backend.Backend, lane string) error {
-		if reset {
-			return b.ResetLaneCapacity(ctx, lane)
-		}
-		return b.SetLaneCapacity(ctx, lane, n)
-	}, func(lane string, all *statefs.LanesStatus) {
+	return s.changeLanes(ctx, args[:1], change, func(lane string, all *statefs.LanesStatus) {
 		for i := range all.Lanes {
 			if l := &all.Lanes[i]; l.Known && (l.Name == lane || lane == statefs.AllLanes) {
 				s.streams.Notice("lane %s has capacity %s", l.Name, capacityText(l.Capacity))

@@ -28,19 +28,17 @@ FILE:LINE:COLUMN: MESSAGE. Lines that begin with "hint:" name settings without e
 dangerous ones, such as a reference inside the script of sh -c; a job with either can be used. Without arguments
 validate reads the folders of --jobs. With a configuration file it also checks that the lanes and limits of the jobs
 are in it. Exit code 1: there is a problem.`,
-		RunE: a.runs(func(_ context.Context, s *session, args []string) error {
-			if len(args) == 0 {
-				args = s.Config.Jobs
-			}
-			return s.validate(args)
-		}),
+		RunE: a.runs(validate),
 	}
 	config.AddFlag(cmd.Flags(), "jobs")
 	jsonFlag(cmd)
 	return cmd
 }
 
-func (s *session) validate(paths []string) error {
+func validate(_ context.Context, s *session, paths []string) error {
+	if len(paths) == 0 {
+		paths = s.Config.Jobs
+	}
 	if len(paths) == 0 {
 		return exit.Usagef("there is nothing to check: give a folder or a file, or set --jobs")
 	}
