@@ -28,6 +28,7 @@ Instead of names a filter chooses deliveries: the command prints how many match,
 needs a daemon. A retry tries each target with one delivery at once, and with the others when that succeeds.`,
 		Args: needs("an entry or ID"),
 		RunE: a.runs(func(ctx context.Context, s *session, texts []string) error {
+			opts.args.By = userName()
 			if opts.filter.given() {
 				return opts.applyFilter(ctx, s)
 			}
@@ -52,7 +53,6 @@ type deliveryRequest struct {
 }
 
 func (r *deliveryRequest) request(ctx context.Context, s *session, texts []string) error {
-	r.args.By = userName()
 	if _, err := r.args.JSON(); err != nil {
 		return exit.Usagef("%w", err)
 	}
@@ -104,7 +104,6 @@ func printEntries(out term.Streams, entries []client.DeliveryAnswerEntry) error 
 // applyFilter applies an action to all deliveries that match: it prints their number, asks for
 // confirmation, acts, and reports each failure.
 func (r *deliveryRequest) applyFilter(ctx context.Context, s *session) error {
-	r.args.By = userName()
 	c, err := s.connect(ctx)
 	if err != nil {
 		return err

@@ -207,10 +207,8 @@ func deliveryLine(id statefs.ID, d *statefs.Delivery) string {
 	text := fmt.Sprintf("%d, %s to %s: %s", d.Place, d.Send, d.Kind, d.State)
 	switch o := d.Output; {
 	case d.State == statefs.DeliveryManual:
-		text += ": " + d.Error + "; fix the cause, then: jobdir outbox retry " + statefs.EntryName{
-			ID: id, Place: d.Place,
-			Kind: d.Kind,
-		}.String()
+		entry := statefs.EntryName{ID: id, Place: d.Place, Kind: d.Kind}
+		text += ": " + d.Error + "; fix the cause, then: jobdir outbox retry " + entry.String()
 	case d.State == statefs.DeliveryPending && d.Name != "":
 		text += " as " + d.Name
 	case o == nil:

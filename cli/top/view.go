@@ -43,8 +43,7 @@ func (v *view) lines() []string {
 	out := slices.Concat(head, []string{""}, lanes)
 	out = append(out, "", v.title("Running", len(busy), forBusy, v.stats.All.Running+v.stats.All.Paused))
 	out = append(out, v.table([]string{"ID", "LANE", "STATE", "FOR", "PROGRESS"}, v.busyRows(busy[:forBusy]))...)
-	waiting := v.waiting()
-	out = append(out, "", v.title("Waiting", len(idle), forIdle, waiting))
+	out = append(out, "", v.title("Waiting", len(idle), forIdle, v.waiting()))
 	out = append(out, v.table([]string{"ID", "LANE", "STATE", "FOR", "WHY"}, v.idleRows(idle[:forIdle]))...)
 	if v.height > 0 && len(out) > v.height {
 		out = out[:v.height]
