@@ -37,8 +37,7 @@ func (d *directory) TypedParams(_ context.Context, group, job string, pairs map[
 	_ = jobs.Reload() // a job with errors is reported as not found
 	def := jobs.Get(group, job)
 	if def == nil {
-		return nil,
-			exit.Usagef("no daemon answers, and %s/%s is in none of the configured folders of jobs, so the types of its parameters are not known: give them with --params '{...}'", group, job)
+		return nil, exit.Usagef("no daemon answers, and %s/%s is in none of the configured folders of jobs, so the types of its parameters are not known: give them with --params '{...}'", group, job)
 	}
 	values := url.Values{}
 	for name, text := range pairs {
@@ -51,27 +50,24 @@ func (d *directory) TypedParams(_ context.Context, group, job string, pairs map[
 	return params.JSON(), nil
 }
 
-func (d *directory) Request(ctx context.Context, id statefs.ID, q *Request) (*client.Answer, error) {
-	answer, err := d.request(ctx, id, q)
+func (d *directory) Request(ctx context.Context, id statefs.ID, q *Request) (answer *client.Answer, err error) {
+	if q.Action.Spec().OnStep {
+		answer, err = d.requestStep(ctx, id, q.Action, q.Args, q.Values)
+	} else {
+		var args json.RawMessage
+		if len(q.Params) > 0 {
+			object := make(map[string]int)
+			for _, param := range q.Params {
+				object[param.Name] = param.Value
+			}
+			args, _ = json.Marshal(object) // numbers by name cannot fail
+		}
+		answer, err = d.put(ctx, id, q.Action, args)
+	}
 	if err == nil {
 		answer.Pending = q.Wait > 0 && answer.Changed == nil
 	}
 	return answer, err
-}
-
-func (d *directory) request(ctx context.Context, id statefs.ID, q *Request) (*client.Answer, error) {
-	if q.Action.Spec().OnStep {
-		return d.requestStep(ctx, id, q.Action, q.Args, q.Values)
-	}
-	var args json.RawMessage
-	if len(q.Params) > 0 {
-		object := make(map[string]int)
-		for _, param := range q.Params {
-			object[param.Name] = param.Value
-		}
-		args, _ = json.Marshal(object) // numbers by name cannot fail
-	}
-	return d.put(ctx, id, q.Action, args)
 }
 
 // put leaves a request in the directory. If it would change nothing, it is not written, as by a daemon.
