@@ -34,7 +34,8 @@ func parseAddress(address string) (base string, transport *http.Transport, err e
 		}
 		return "http://localhost", transport, nil
 	}
-	if host, port, err := net.SplitHostPort(address); err == nil && host != "" && isNumber(port) {
+	host, port, _ := net.SplitHostPort(address)
+	if _, err := strconv.ParseUint(port, 10, 16); err == nil && host != "" {
 		return "", nil, fmt.Errorf("address %q: expected http://HOST:PORT or unix:/PATH: is it http://%s?", address, address)
 	}
 	u, err := url.Parse(address)
@@ -45,11 +46,6 @@ func parseAddress(address string) (base string, transport *http.Transport, err e
 		return "", nil, fmt.Errorf("address %q: expected http://HOST:PORT or unix:/PATH", address)
 	}
 	return strings.TrimSuffix(u.String(), "/"), transport, nil
-}
-
-func isNumber(text string) bool {
-	_, err := strconv.ParseUint(text, 10, 16)
-	return err == nil
 }
 
 // UnreachableError means that no daemon accepted a connection at an address. It wraps its cause.

@@ -40,10 +40,8 @@ type (
 func (c *Client) Events(ctx context.Context, filter url.Values) iter.Seq2[*Event, error] {
 	return func(yield func(*Event, error) bool) {
 		away := outage{client: c}
-		query := maps.Clone(filter)
-		if query == nil {
-			query = url.Values{}
-		}
+		query := url.Values{}
+		maps.Copy(query, filter)
 		for {
 			further, stopped, err := c.eventsOnce(ctx, query, away.connected, yield)
 			if stopped {

@@ -49,10 +49,7 @@ func fault(data json.RawMessage) *statefs.Fault {
 		return nil
 	}
 	var f statefs.Fault
-	if json.Unmarshal(data, &f) == nil {
-		return &f
-	}
-	if json.Unmarshal(data, &f.Message) == nil {
+	if json.Unmarshal(data, &f) == nil || json.Unmarshal(data, &f.Message) == nil {
 		return &f
 	}
 	return &statefs.Fault{Message: string(data)}

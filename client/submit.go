@@ -42,8 +42,11 @@ func (c *Client) TypedParams(ctx context.Context, group, job string, params map[
 		return typed, nil
 	}
 	declared, err := c.Job(ctx, group, job)
+	if refused, ok := errors.AsType[*Error](err); ok {
+		return nil, refused // alone: the caller did not make the request for the job that err names
+	}
 	if err != nil {
-		return nil, refused(err)
+		return nil, err
 	}
 	types := map[string]string{}
 	for _, p := range declared.Params {
@@ -55,14 +58,6 @@ func (c *Client) TypedParams(ctx context.Context, group, job string, params map[
 		}
 	}
 	return typed, nil
-}
-
-// refused returns only the daemon's refusal: the caller did not make the request for the job that err names.
-func refused(err error) error {
-	if e, ok := errors.AsType[*Error](err); ok {
-		return e
-	}
-	return err
 }
 
 // TextError means that the text of a parameter is invalid for the type that the job declares.
