@@ -166,13 +166,8 @@ func (d *Definition) Identity(p Params) string {
 	if d.Unique.By == nil {
 		return string(p.JSON())
 	}
-	var by []boundParam
-	for _, b := range p.bound {
-		if slices.Contains(d.Unique.By, b.name) {
-			by = append(by, b)
-		}
-	}
-	return string(canonicalParams(by))
+	other := func(b boundParam) bool { return !slices.Contains(d.Unique.By, b.name) }
+	return string(canonicalParams(slices.DeleteFunc(slices.Clone(p.bound), other)))
 }
 
 // paramHint says which parameter of a job an unknown name may mean, or which there are.

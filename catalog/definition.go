@@ -224,6 +224,5 @@ func (d *Definition) Total(p Params) *int64 {
 	if err != nil {
 		return nil
 	}
-	n := max(0, last-first+1)
-	return &n
+	return new(max(0, last-first+1))
 }

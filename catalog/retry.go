@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"regexp"
 	"strconv"
 	"time"
@@ -51,13 +52,7 @@ const (
 
 // Or returns the limit with its missing fields taken from other.
 func (l CrashLimit) Or(other CrashLimit) CrashLimit {
-	if l.Burst == 0 {
-		l.Burst = other.Burst
-	}
-	if l.Within == 0 {
-		l.Within = other.Within
-	}
-	return l
+	return CrashLimit{Burst: cmp.Or(l.Burst, other.Burst), Within: cmp.Or(l.Within, other.Within)}
 }
 
 // Class decides what happens after a failure of some kind.

@@ -23,7 +23,7 @@ import (
 
 // AppendString appends a JSON string in the format of RFC 8785, section 3.2.2.2.
 func AppendString(b []byte, s string) []byte {
-	const hex = "0123456789abcdef"
+	const hex, controls, letters = "0123456789abcdef", "\b\t\n\f\r", "btnfr" // letters has the escape of each control
 	b = append(b, '"')
 	for i := range len(s) {
 		switch c := s[i]; {
@@ -31,16 +31,8 @@ func AppendString(b []byte, s string) []byte {
 			b = append(b, '\\', c)
 		case c >= ' ':
 			b = append(b, c)
-		case c == '\b':
-			b = append(b, '\\', 'b')
-		case c == '\t':
-			b = append(b, '\\', 't')
-		case c == '\n':
-			b = append(b, '\\', 'n')
-		case c == '\f':
-			b = append(b, '\\', 'f')
-		case c == '\r':
-			b = append(b, '\\', 'r')
+		case strings.IndexByte(controls, c) >= 0:
+			b = append(b, '\\', letters[strings.IndexByte(controls, c)])
 		default:
 			b = append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
 		}

@@ -113,10 +113,7 @@ func (h Handled) Next(s *Spec, now time.Time) time.Time {
 func (h Handled) with(r Range) Handled {
 	out := append(slices.Clone(h), r)
 	slices.SortFunc(out, func(a, b Range) int { return a.From.Compare(b.From) })
-	if extra := len(out) - maxRanges; extra > 0 {
-		out = out[extra:]
-	}
-	return out
+	return out[max(0, len(out)-maxRanges):]
 }
 
 // newest returns the last slots after from and up to now, at most that many, in order, and whether there are
