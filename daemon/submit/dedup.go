@@ -100,9 +100,6 @@ func (c *claims) acquire(sums []hashPrefix) (busy <-chan struct{}) {
 			return other
 		}
 	}
-	if c.held == nil {
-		c.held = make(map[hashPrefix]chan struct{})
-	}
 	for _, s := range sums {
 		c.held[s] = make(chan struct{})
 	}

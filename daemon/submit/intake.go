@@ -144,6 +144,7 @@ func NewIntake(c Config) *Intake {
 	}
 	in := &Intake{config: c, ready: make(chan struct{})}
 	in.dedup.one, in.dedup.more = make(map[hashPrefix]statefs.ID), make(map[hashPrefix]map[statefs.ID]bool)
+	in.claims.held = make(map[hashPrefix]chan struct{})
 	return in
 }
 

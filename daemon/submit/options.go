@@ -110,9 +110,20 @@ func (o *Options) setText(name string, given []string) (err error) {
 		}
 		o.Priority = &n
 	case optionDelay:
-		o.Delay, err = delayFrom(text)
+		delay, ok := param.ParseDuration(text)
+		switch {
+		case param.TooLong(text):
+			return wrong(name, "%s is longer than %dd", quote(text), int(longestDelay.Hours()/24))
+		case !ok:
+			return wrong(name, "%s is not a duration, such as 90s, 1h30m or 2d", quote(text))
+		}
+		o.Delay = delay
 	case optionNotBefore:
-		o.NotBefore, err = timeFrom(text)
+		at, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			return wrong(name, "%s is not a time, such as 2026-11-23T09:00:00+01:00", quote(text))
+		}
+		o.NotBefore = &at
 	case optionAfter:
 		o.After, err = idsFrom(strings.Split(strings.Join(given, ","), ","))
 	case optionRequire:
@@ -128,25 +139,6 @@ func (o *Options) setText(name string, given []string) (err error) {
 		o.IdempotencyKey = text
 	}
 	return err
-}
-
-func delayFrom(text string) (time.Duration, error) {
-	delay, ok := param.ParseDuration(text)
-	if param.TooLong(text) {
-		return 0, wrong(optionDelay, "%s is longer than %dd", quote(text), int(longestDelay.Hours()/24))
-	}
-	if !ok {
-		return 0, wrong(optionDelay, "%s is not a duration, such as 90s, 1h30m or 2d", quote(text))
-	}
-	return delay, nil
-}
-
-func timeFrom(text string) (*time.Time, error) {
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return nil, wrong(optionNotBefore, "%s is not a time, such as 2026-11-23T09:00:00+01:00", quote(text))
-	}
-	return &at, nil
 }
 
 func idsFrom(texts []string) ([]statefs.ID, error) {
