@@ -25,9 +25,7 @@ func (d *Deliveries) retry(rec *statefs.Record, name statefs.EntryName, entry *s
 
 // revive makes an entry be tried as any other. If it waited for a person, it gets its full
 // time limit again.
-func (d *Deliveries) revive(rec *statefs.Record, name statefs.EntryName,
-	entry *statefs.OutboxEntry, by string,
-) error {
+func (d *Deliveries) revive(rec *statefs.Record, name statefs.EntryName, entry *statefs.OutboxEntry, by string) error {
 	if _, manual, err := d.owner.Outbox.Has(name); err != nil {
 		return err
 	} else if manual || rec.Delivery(name.Place).State == statefs.DeliveryManual {

@@ -91,6 +91,7 @@ func New(c Config) (*Deliveries, error) {
 	d := &Deliveries{
 		config: c, owner: c.Owner, events: c.Events, logger: c.Logger, scan: make(chan struct{}, 1),
 		sender: sender{config: c, shared: outbox.NewShared(c.Owner.Dir(), c.WebhookAllow, c.S3PartBytes)},
+		counts: counts{byKind: make(map[string]statefs.DeliveryCounts)},
 	}
 	d.outbox = outbox.New(outbox.Config{
 		Workers: c.Workers, PerTarget: c.PerTarget, Probe: c.Probe, Deliver: d.try, Changed: d.publishTarget,

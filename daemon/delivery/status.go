@@ -21,9 +21,6 @@ type counts struct {
 func (c *counts) add(kind string, do func(*statefs.DeliveryCounts)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.byKind == nil {
-		c.byKind = make(map[string]statefs.DeliveryCounts)
-	}
 	counts := c.byKind[kind]
 	do(&counts)
 	c.byKind[kind] = counts
@@ -32,9 +29,7 @@ func (c *counts) add(kind string, do func(*statefs.DeliveryCounts)) {
 func (c *counts) all() map[string]statefs.DeliveryCounts {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	out := make(map[string]statefs.DeliveryCounts)
-	maps.Copy(out, c.byKind)
-	return out
+	return maps.Clone(c.byKind)
 }
 
 // Status returns the status of the outbox, without reading files.

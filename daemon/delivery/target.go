@@ -92,9 +92,7 @@ const abortTimeout = 10 * time.Second
 
 // abort tells the target to abort the unfinished upload of an entry. If the target cannot be
 // reached, the entry still names the upload.
-func (s *sender) abort(ctx context.Context, rec *statefs.Record, name statefs.EntryName,
-	entry *statefs.OutboxEntry,
-) {
+func (s *sender) abort(ctx context.Context, rec *statefs.Record, name statefs.EntryName, entry *statefs.OutboxEntry) {
 	to := s.targetOf(rec, name)
 	if to == nil || entry.Upload == nil {
 		return
