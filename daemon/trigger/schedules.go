@@ -133,9 +133,12 @@ func (s *scheduler) loadState(def *catalog.Definition) (scheduleState, error) {
 	}
 	var kept scheduleState
 	if err == nil {
-		kept, err = parseScheduleState(data)
+		err = json.Unmarshal(data, &kept)
 	} else if !errors.Is(err, files.ErrIrregular) {
 		return fresh, err
+	}
+	if err == nil && kept.Version != scheduleVersion {
+		err = fmt.Errorf("version %d is not known", kept.Version)
 	}
 	if err != nil {
 		s.config.Logger.Error("state of a schedule unreadable: its file is in corrupt/, the schedule begins anew, and earlier slots do not fire",
@@ -151,16 +154,6 @@ func (s *scheduler) loadState(def *catalog.Definition) (scheduleState, error) {
 			fresh.Firing = &firing{At: kept.Firing.At, Slots: kept.Firing.Slots, Overlap: kept.Firing.Overlap}
 		}
 		return fresh, s.writeState(def, fresh)
-	}
-	return kept, nil
-}
-
-func parseScheduleState(data []byte) (kept scheduleState, err error) {
-	if err := json.Unmarshal(data, &kept); err != nil {
-		return kept, err
-	}
-	if kept.Version != scheduleVersion {
-		return kept, fmt.Errorf("version %d is not known", kept.Version)
 	}
 	return kept, nil
 }
