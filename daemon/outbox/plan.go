@@ -370,8 +370,7 @@ func (p *Plan) finishTry(name statefs.EntryName, then func(t *target, e *entry))
 	}
 	then(t, e)
 	if t.down != wasDown {
-		state := t.state()
-		changed = &state
+		changed = new(t.state())
 	}
 	p.tidy(t)
 	return changed
