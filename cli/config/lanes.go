@@ -188,19 +188,14 @@ func setLaneCapacity(c *lanes.LaneConfig, text string) (err error) {
 	return err
 }
 
-var rateText = regexp.MustCompile(`^([0-9]{1,7})/(.+)$`)
-
 func setMaxStarts(c *lanes.LaneConfig, text string) error {
-	m := rateText.FindStringSubmatch(text)
-	if m == nil {
+	starts, within, _ := strings.Cut(text, "/")
+	n, err := strconv.ParseUint(starts, 10, 31)
+	per, ok := param.ParseDuration(within)
+	if err != nil || n < 1 || n > 9_999_999 || !ok || per <= 0 {
 		return fmt.Errorf("max_starts %q is not a number of starts in a time, such as 30/1m", text)
 	}
-	n, _ := strconv.Atoi(m[1]) // cannot fail: at most seven digits
-	per, ok := param.ParseDuration(m[2])
-	if n < 1 || !ok || per <= 0 {
-		return fmt.Errorf("max_starts %q is not a number of starts in a time, such as 30/1m", text)
-	}
-	c.Starts, c.Per = n, per
+	c.Starts, c.Per = int(n), per
 	return nil
 }
 
@@ -280,7 +275,9 @@ func (l *Loaded) setLaneBreaker(c *lanes.LaneConfig, node ast.Node) error {
 		}
 		switch name {
 		case "failures":
-			b.Failures, err = failuresFrom(text)
+			if b.Failures, err = strconv.Atoi(text); err != nil || b.Failures < 1 || b.Failures > 10_000 {
+				err = fmt.Errorf("%q is not a number from 1 to 10000", text)
+			}
 		case "within":
 			err = setDuration(&b.Within, text)
 		case "cooldown":
@@ -296,14 +293,6 @@ func (l *Loaded) setLaneBreaker(c *lanes.LaneConfig, node ast.Node) error {
 	}
 	c.Breaker = b
 	return err
-}
-
-func failuresFrom(text string) (int, error) {
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > 10_000 {
-		return 0, fmt.Errorf("%q is not a number from 1 to 10000", text)
-	}
-	return n, nil
 }
 
 // readLaneVariables reads JOBDIR_LANE_NAME_CAPACITY of each lane of the configuration.
