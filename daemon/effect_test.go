@@ -119,6 +119,40 @@ func TestOutcomesOfWorkThatStopsLate(t *testing.T) {
 	late.want(statefs.Cancelled, false)
 }
 
+// A client whose request is carried out durably has no outcome while another client's file of that request is there. If
+// its wait ends then, its answer does not say that the effect is not durable.
+func TestOutcomeSoFarOfADurableEffect(t *testing.T) {
+	t.Parallel()
+	begun, letGo := make(chan struct{}, 1), make(chan struct{})
+	b := setup(t, busyJobs, busyHandlers(begun, letGo))
+	id := b.submit("busy", `{}`)
+	<-begun
+	b.record(id, statefs.Running)
+	pause := b.make(id, statefs.Pause, "")
+	pause.wantNone()
+	b.daemon.watchMu.Lock() // no event reaches the daemon
+	b.daemon.reconcileQueue.enqueue(id)
+	pause.wantNone() // and it looks for no request any more
+	b.touch(id, statefs.Pause)
+	settled, goOn := make(chan struct{}), make(chan struct{})
+	b.daemon.pendingCallbacks.set(id, []func(*operation){func(*operation) { // in the reconcile that completes the pause
+		b.daemon.atReconcile(id, func(*operation) { close(settled); <-goOn })
+	}})
+	close(letGo)
+	<-settled
+	if rec := b.record(id, statefs.Paused); pause.waiter.SoFar().TookEffect {
+		t.Errorf("so far %+v, and the record is %s", pause.waiter.SoFar(), rec.Status)
+	}
+	select {
+	case got := <-pause.waiter.C:
+		t.Errorf("%+v although the file of another client is there", got)
+	default:
+	}
+	b.daemon.watchMu.Unlock()
+	close(goOn)
+	pause.want(statefs.Paused, true)
+}
+
 // A person may move the marker while the work ends, or just before the daemon removes it. The daemon removes it all the
 // same. A client that waits hears of the end afterwards: until then other readers see the state of the marker.
 func TestOutcomeOfAnEndWhoseMarkerWasMoved(t *testing.T) {
