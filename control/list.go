@@ -87,24 +87,24 @@ func (s *lists) operations(w *front.Response, r *front.Request) error {
 		return err
 	}
 	page.Exact = page.Exact && !starting
-	shown, err := s.show(page.Entries, &live)
+	shown, err := s.show(page.Entries, live.names)
 	if err != nil {
 		return err
 	}
 	return s.sendList(w, &page, shown)
 }
 
-// show describes the operations of a page.
-func (s *lists) show(entries []history.Entry, live *liveView) ([]any, error) {
+// show describes the operations of a page. names returns the names besides its marker that an operation may have.
+func (s *lists) show(entries []history.Entry, names func(statefs.ID) statefs.NameSet) ([]any, error) {
 	var mu sync.Mutex
 	described := make(map[statefs.ID]any, len(entries))
 	err := statefs.ForEachParallel(entries, statefs.ParallelLooks, func(entry history.Entry) (err error) {
 		var op any
 		if !entry.Live {
 			op = newEnded(&entry.Row)
-		} else if op, err = s.view.describeRow(&entry.Row, live.names(entry.Row.ID)); err != nil {
-			if _, gone := errors.AsType[*front.RefusalError](err); gone && live.foreign[entry.Row.ID] {
-				return nil // its program has removed the marker since
+		} else if op, err = s.view.describeRow(&entry.Row, names(entry.Row.ID)); err != nil {
+			if _, gone := errors.AsType[*front.RefusalError](err); gone || errors.Is(err, history.ErrNotReady) {
+				return nil // its submit has not made the marker yet, or a foreign program has removed it since
 			}
 			return err
 		}

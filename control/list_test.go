@@ -211,6 +211,52 @@ func TestListDuringRenameAndEnd(t *testing.T) {
 	}
 }
 
+// arriving is a daemon that knows an operation whose submit has not made the marker yet.
+type arriving struct {
+	*daemonStatus
+	row history.Packed
+}
+
+func (a *arriving) LiveIndex() (*history.LiveIndex, []history.Live, func(statefs.ID) statefs.NameSet, bool) {
+	rows, unsettled, names, ok := a.daemonStatus.LiveIndex()
+	if ok {
+		rows.Put(a.row)
+	}
+	return rows, unsettled, names, ok
+}
+
+// TestListDuringASubmit lists operations while one is being submitted, also while the index is built. That one has no
+// marker yet, and its client no answer.
+func TestListDuringASubmit(t *testing.T) {
+	t.Parallel()
+	for _, built := range []bool{true, false} {
+		r := setup(t, func(c *Config) {
+			status, _ := c.Daemon.Live.(*daemonStatus)
+			id, err := statefs.MakeID("testrouter-streaming01", time.Now(), os.Getpid(), 900_000)
+			must(t, err)
+			row := history.Row{ID: id, Group: "testrouter", Job: "streaming01", Status: statefs.Queued, Created: time.Now()}
+			c.Daemon.Live = &arriving{status, row.Pack()}
+			if !built {
+				must(t, c.History.Sync(t.Context()))
+				must(t, os.Rename(filepath.Join(status.owner.Dir(), history.FileName), filepath.Join(status.owner.Dir(), "other")))
+				c.History, err = history.Open(status.owner, nil) // without running it
+				must(t, err)
+			}
+		})
+		if !built {
+			defer func() { must(t, r.config.History.Close()) }()
+		}
+		w := r.submit()
+		a := r.get("/api/v1/operations?status=queued")
+		if a.status != 200 {
+			t.Fatalf("built %v: %d %s", built, a.status, a.body)
+		}
+		if ops := items(a.json(t)["operations"]); len(ops) != 1 || ops[0]["id"] != w.id.String() {
+			t.Errorf("built %v: %v", built, ops)
+		}
+	}
+}
+
 func TestIndexBeingBuilt(t *testing.T) {
 	t.Parallel()
 	var index *history.Store
