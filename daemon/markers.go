@@ -173,19 +173,25 @@ func (m *markers) LiveIndex() (rows *history.LiveIndex, unsettled []history.Live
 // reconciled.
 func (m *markers) collectUnsettled() (changed map[statefs.ID]statefs.NameSet, ids map[statefs.ID]statefs.State, ok bool) {
 	changed = make(map[statefs.ID]statefs.NameSet)
+	doubtful := make(map[statefs.ID]statefs.NameSet)
+	note := func(id statefs.ID, names statefs.NameSet, s *live.Snapshot) {
+		if s != nil && names&statefs.AllNames&^statefs.MarkerBit(s.State) == 0 {
+			return // as nearly all after a flood of submits
+		}
+		changed[id] |= names
+		if check := namesToCheck(changed[id], s); check != 0 {
+			doubtful[id] = check
+		}
+	}
 	m.watchMu.Lock()
 	waiting, lost := m.dir.Peek()
 	m.watchMu.Unlock()
+	reported := make(map[statefs.ID]statefs.NameSet)
 	for _, key := range waiting {
-		changed[key.id] |= m.toObserve(key)
+		reported[key.id] |= m.toObserve(key)
 	}
-	m.reconcileQueue.addTo(changed)
-	doubtful := make(map[statefs.ID]statefs.NameSet)
-	m.live.Each(maps.Keys(changed), func(id statefs.ID, s *live.Snapshot) {
-		if names := namesToCheck(changed[id], s); names != 0 {
-			doubtful[id] = names
-		}
-	})
+	m.live.Each(maps.All(reported), note)
+	m.live.Each(m.reconcileQueue.all(), note)
 	ids = make(map[statefs.ID]statefs.State)
 	var mu sync.Mutex
 	_ = statefs.ForEachParallel(slices.Collect(maps.Keys(doubtful)), statefs.ParallelLooks, func(id statefs.ID) error {

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"iter"
 	"sync"
 	"time"
 
@@ -147,18 +148,25 @@ func (l *reconcileQueue) has(id statefs.ID) bool {
 	return has
 }
 
-// addTo adds the IDs that are queued, delayed or being reconciled, with the names that may have changed.
-func (l *reconcileQueue) addTo(changed map[statefs.ID]statefs.NameSet) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for id, w := range l.pending {
-		if w.running {
-			w.names = statefs.AllNames
+// all returns the IDs that are queued, delayed or being reconciled, with the names that may have changed; an ID may
+// come twice. The queue is locked during the iteration.
+func (l *reconcileQueue) all() iter.Seq2[statefs.ID, statefs.NameSet] {
+	return func(yield func(statefs.ID, statefs.NameSet) bool) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for id, w := range l.pending {
+			if w.running {
+				w.names = statefs.AllNames
+			}
+			if !yield(id, w.names) {
+				return
+			}
 		}
-		changed[id] |= w.names
-	}
-	for id := range l.delayed {
-		changed[id] = statefs.AllNames
+		for id := range l.delayed {
+			if !yield(id, statefs.AllNames) {
+				return
+			}
+		}
 	}
 }
 

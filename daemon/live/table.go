@@ -204,13 +204,13 @@ func (t *Table[Op]) Get(id statefs.ID) (Op, *Snapshot) {
 	return e.op, e.listed()
 }
 
-// Each calls f with the snapshot of each of these operations, nil if it is not in the table. The lock of the table is
-// held during the call: f must not call the table, and must not block.
-func (t *Table[Op]) Each(ids iter.Seq[statefs.ID], f func(statefs.ID, *Snapshot)) {
+// Each calls f with each of these operations, names of it, and its snapshot, nil if it is not in the table. The lock of
+// the table is held during the call: neither ids nor f may call the table or block.
+func (t *Table[Op]) Each(ids iter.Seq2[statefs.ID, statefs.NameSet], f func(statefs.ID, statefs.NameSet, *Snapshot)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for id := range ids {
-		f(id, t.entries[id].listed())
+	for id, names := range ids {
+		f(id, names, t.entries[id].listed())
 	}
 }
 
