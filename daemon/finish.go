@@ -239,6 +239,9 @@ func attemptLine(rec *statefs.Record, a decide.Answer) string {
 // result of the attempt is neither lost nor counted twice.
 func (f *finisher) goOn(op *operation, cause statefs.Cause) error {
 	op.copyProgress()
+	if r := op.awaiting[decide.EndWork]; r != nil && r.cause == cause {
+		r.carriedOut = true
+	}
 	return f.leaveRun(op, cause)
 }
 
