@@ -186,7 +186,7 @@ var imports = []row{
 	{"daemon/alarm", 1, []string{"daemon/indexheap", "statefs/notify"}, []string{xsys}, "rings when a deadline comes; what its keys mean it does not know"},
 
 	{
-		"daemon/tally", 3,
+		"daemon/counts", 3,
 		[]string{"statefs", "statefs/api"},
 		nil,
 		"counts and percentiles, as memory and arithmetic alone, and the condition of a daemon; of the vocabulary it needs the states, of the watch its mode",
@@ -206,7 +206,7 @@ var imports = []row{
 	{
 		"daemon/live", 5,
 		[]string{
-			"statefs", "statefs/files", "statefs/steps", "daemon/history", "daemon/tally", "daemon/decide", "daemon/queue",
+			"statefs", "statefs/files", "statefs/steps", "daemon/history", "daemon/counts", "daemon/decide", "daemon/queue",
 		},
 		nil,
 		"what is known of each live operation, as one table in memory; what leads to a change it does not know",
@@ -244,7 +244,7 @@ var imports = []row{
 		[]string{
 			"statefs", "statefs/watch", "daemon/history", "daemon/events", "stream",
 			"catalog/param", "statefs/api",
-			"catalog", "daemon/submit", "daemon/acts", "daemon/effect", "control/web", "control/front", "daemon/tally", "statefs/steps",
+			"catalog", "daemon/submit", "daemon/acts", "daemon/effect", "control/web", "control/front", "daemon/counts", "statefs/steps",
 			"statefs/machine", "statefs/files", "statefs/notify",
 		},
 		[]string{websocket},
@@ -281,7 +281,7 @@ var imports = []row{
 			"statefs", "statefs/watch", "daemon/history", "daemon/events", "stream", "catalog/schedule",
 			"catalog/param", "statefs/api", "statefs/steps", "statefs/machine", "statefs/files",
 			"catalog", "daemon/submit", "daemon/acts", "daemon/decide", "daemon/effect", "daemon/keeper", "daemon/queue", "daemon/breaker",
-			"daemon/tally", "daemon/live", "daemon/alarm", "daemon/lanes", "daemon/trigger", "daemon/delivery", "daemon/work", "statefs/notify",
+			"daemon/counts", "daemon/live", "daemon/alarm", "daemon/lanes", "daemon/trigger", "daemon/delivery", "daemon/work", "statefs/notify",
 		},
 		[]string{xsys},
 		"decides and runs; whether there is an HTTP server is no concern of it",

@@ -22,10 +22,10 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/control/front"
+	"github.com/jobdir/jobdir/daemon/counts"
 	"github.com/jobdir/jobdir/daemon/effect"
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/daemon/submit"
-	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/api"
 	"github.com/jobdir/jobdir/statefs/watch"
@@ -133,7 +133,7 @@ type daemonStatus struct {
 	bulk            []string                            // the arguments of Request
 	tries           map[statefs.EntryName]chan struct{} // the attempts that Await waits for
 
-	tally     tally.Counters
+	counters  counts.Counters
 	history   *history.Store
 	live      []history.Live
 	keep      history.Retention
@@ -312,8 +312,8 @@ func (d *daemonStatus) AwaitRequest(id statefs.ID, ask statefs.Action) *effect.W
 }
 
 func (d *daemonStatus) Stats() api.LiveStats {
-	s := api.LiveStats{At: time.Now(), WindowSeconds: tally.WindowSeconds}
-	s.Lanes, s.All = d.tally.Lanes(s.At)
+	s := api.LiveStats{At: time.Now(), WindowSeconds: counts.WindowSeconds}
+	s.Lanes, s.All = d.counters.Lanes(s.At)
 	return s
 }
 

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jobdir/jobdir/daemon/counts"
 	"github.com/jobdir/jobdir/daemon/history"
-	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -33,7 +33,7 @@ func (d *daemonStatus) setState(id statefs.ID, state statefs.State) {
 		live.Row = row.Pack()
 	}
 	d.live = append(d.live, live)
-	d.tally.Move(tally.Place{}, tally.Place{State: state})
+	d.counters.Move(counts.Place{}, counts.Place{State: state})
 }
 
 func (r *rig) wantCount(query, want string) {
@@ -83,10 +83,10 @@ func TestStats(t *testing.T) {
 	r.submit().start()
 	d := r.fakeDaemon()
 	now := time.Now()
-	d.tally.Move(tally.Place{}, tally.Place{Lane: "cookie", State: statefs.Queued, Since: now.Add(time.Minute)})
-	d.tally.Move(tally.Place{}, tally.Place{Lane: "cookie", State: statefs.Running})
-	d.tally.AddWait("cookie", 1500*time.Millisecond, now)
-	d.tally.AddRun("cookie", 2*time.Second, now)
+	d.counters.Move(counts.Place{}, counts.Place{Lane: "cookie", State: statefs.Queued, Since: now.Add(time.Minute)})
+	d.counters.Move(counts.Place{}, counts.Place{Lane: "cookie", State: statefs.Running})
+	d.counters.AddWait("cookie", 1500*time.Millisecond, now)
+	d.counters.AddRun("cookie", 2*time.Second, now)
 	out := r.get("/api/v1/stats").json(t)
 	if got := fmt.Sprint(out["states"]); got != "map[cancelled:0 completed:1 failed:0 queued:1 running:1]" {
 		t.Errorf("states %s", got)
@@ -110,7 +110,7 @@ func BenchmarkCountQueued(b *testing.B) {
 	d := &daemonStatus{ready: true, known: make(chan struct{})}
 	close(d.known)
 	for range 100_000 {
-		d.tally.Move(tally.Place{}, tally.Place{State: statefs.Queued})
+		d.counters.Move(counts.Place{}, counts.Place{State: statefs.Queued})
 	}
 	tree, err := statefs.Open(b.TempDir(), statefs.Options{Durability: statefs.Process})
 	if err != nil {

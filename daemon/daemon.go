@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/daemon/alarm"
+	"github.com/jobdir/jobdir/daemon/counts"
 	"github.com/jobdir/jobdir/daemon/delivery"
 	"github.com/jobdir/jobdir/daemon/keeper"
 	"github.com/jobdir/jobdir/daemon/lanes"
 	"github.com/jobdir/jobdir/daemon/submit"
-	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/daemon/trigger"
 	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
@@ -402,7 +402,7 @@ func (d *Daemon) Admit(drafts []*statefs.Record) error {
 // Stats returns the statistics of all configured lanes and of all lanes that ever had an operation.
 // It does not visit the operations either.
 func (d *Daemon) Stats() api.LiveStats {
-	s := api.LiveStats{At: d.owner.Now(), WindowSeconds: tally.WindowSeconds}
+	s := api.LiveStats{At: d.owner.Now(), WindowSeconds: counts.WindowSeconds}
 	s.Lanes, s.All = d.live.Counters().Lanes(s.At)
 	for _, set := range d.admission.Lanes() {
 		i, known := slices.BinarySearchFunc(s.Lanes, set.Name,

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/jobdir/jobdir/daemon/counts"
 	"github.com/jobdir/jobdir/daemon/history"
-	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -18,7 +18,7 @@ type Table[Op any] struct {
 	mu       sync.Mutex
 	entries  map[statefs.ID]entry[Op]
 	rows     history.LiveIndex
-	counters tally.Counters
+	counters counts.Counters
 	// children are the queued operations that come after each operation.
 	children map[statefs.ID]map[statefs.ID]struct{}
 
@@ -138,7 +138,7 @@ func (t *Table[Op]) Remove(s *Snapshot, rec *statefs.Record) {
 	}
 }
 
-// replace updates what follows from the snapshots, and tells the subscribers; nil stands for none.
+// replace updates what follows from the snapshots, and tells the subscribers; nil means none.
 func (t *Table[Op]) replace(before, after *Snapshot, rec *statefs.Record) {
 	t.updateLists(before.listed(), after.listed())
 	t.publish(before, after, rec)
@@ -168,11 +168,11 @@ func (t *Table[Op]) updateLists(before, after *Snapshot) {
 	}
 }
 
-func place(s *Snapshot) tally.Place {
+func place(s *Snapshot) counts.Place {
 	if s == nil {
-		return tally.Place{}
+		return counts.Place{}
 	}
-	return tally.Place{Lane: s.Lane.Value(), State: s.State, Since: s.Since}
+	return counts.Place{Lane: s.Lane.Value(), State: s.State, Since: s.Since}
 }
 
 // setChild adds a queued operation to the children of its parents, or removes it.
@@ -265,4 +265,4 @@ func (t *Table[Op]) AncestorNeedingPerson(child statefs.ID) (none statefs.ID) {
 func (t *Table[Op]) Rows() *history.LiveIndex { return &t.rows }
 
 // Counters returns the counts of all operations by lane and state.
-func (t *Table[Op]) Counters() *tally.Counters { return &t.counters }
+func (t *Table[Op]) Counters() *counts.Counters { return &t.counters }

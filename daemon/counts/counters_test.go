@@ -1,4 +1,4 @@
-package tally
+package counts
 
 import (
 	"math"
@@ -19,7 +19,7 @@ var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 func TestCountsAreThoseOfAList(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		var tally Counters
+		var counters Counters
 		type operation struct {
 			lane  string
 			state statefs.State
@@ -30,20 +30,20 @@ func TestCountsAreThoseOfAList(t *testing.T) {
 			state := rapid.SampledFrom(states).Draw(t, "state")
 			if len(live) == 0 || rapid.Bool().Draw(t, "new") {
 				op := operation{rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "lane"), state}
-				tally.Move(Place{}, Place{Lane: op.lane, State: op.state})
+				counters.Move(Place{}, Place{Lane: op.lane, State: op.state})
 				live = append(live, op)
 				continue
 			}
 			i := rapid.IntRange(0, len(live)-1).Draw(t, "which")
 			if rapid.Bool().Draw(t, "ends") {
-				tally.Move(Place{Lane: live[i].lane, State: live[i].state}, Place{})
+				counters.Move(Place{Lane: live[i].lane, State: live[i].state}, Place{})
 				live = slices.Delete(live, i, i+1)
 				continue
 			}
-			tally.Move(Place{Lane: live[i].lane, State: live[i].state}, Place{Lane: live[i].lane, State: state})
+			counters.Move(Place{Lane: live[i].lane, State: live[i].state}, Place{Lane: live[i].lane, State: state})
 			live[i].state = state
 		}
-		lanes, all := tally.Lanes(noon)
+		lanes, all := counters.Lanes(noon)
 		for _, l := range append(lanes, all) {
 			want := map[statefs.State]int{}
 			for _, op := range live {
@@ -60,8 +60,8 @@ func TestCountsAreThoseOfAList(t *testing.T) {
 				l.Paused != want[statefs.Paused] {
 				t.Fatalf("lane %q: %+v, want %v", l.Name, l, want)
 			}
-			if l.Name == "" && tally.States()[statefs.Queued] != want[statefs.Queued] {
-				t.Fatalf("%v are counted, %v live", tally.States(), want)
+			if l.Name == "" && counters.States()[statefs.Queued] != want[statefs.Queued] {
+				t.Fatalf("%v are counted, %v live", counters.States(), want)
 			}
 		}
 	})
@@ -114,16 +114,16 @@ func TestBucketsFollowEachOther(t *testing.T) {
 func TestAWindowForgets(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var tally Counters
+		var counters Counters
 		counts := func() (waiting, processing uint64) {
-			lanes, all := tally.Lanes(time.Now())
+			lanes, all := counters.Lanes(time.Now())
 			if len(lanes) != 1 || lanes[0].Waiting.Count != all.Waiting.Count {
 				t.Fatalf("%+v, %+v", lanes, all)
 			}
 			return all.Waiting.Count, all.Processing.Count
 		}
-		tally.AddWait("", time.Second, time.Now())
-		tally.AddRun("", time.Minute, time.Now())
+		counters.AddWait("", time.Second, time.Now())
+		counters.AddRun("", time.Minute, time.Now())
 		for _, step := range []struct {
 			later time.Duration
 			want  uint64
@@ -133,8 +133,8 @@ func TestAWindowForgets(t *testing.T) {
 				t.Fatalf("%v later there are %d and %d, want %d", step.later, waiting, processing, step.want)
 			}
 		}
-		tally.AddWait("", time.Second, time.Now())
-		tally.AddWait("", time.Second, time.Now().Add(-24*time.Hour)) // the clock was set back
+		counters.AddWait("", time.Second, time.Now())
+		counters.AddWait("", time.Second, time.Now().Add(-24*time.Hour)) // the clock was set back
 		if waiting, _ := counts(); waiting > 2 {
 			t.Fatalf("%d", waiting)
 		}
@@ -143,15 +143,15 @@ func TestAWindowForgets(t *testing.T) {
 
 func TestAgesDouble(t *testing.T) {
 	t.Parallel()
-	var tally Counters
+	var counters Counters
 	queued := func(lane string, since time.Time) Place { return Place{lane, statefs.Queued, since} }
 	for _, ago := range []time.Duration{-time.Minute, 0, time.Second, 3 * time.Second, 3 * time.Second} {
-		tally.Move(Place{}, queued("a", noon.Add(-ago)))
+		counters.Move(Place{}, queued("a", noon.Add(-ago)))
 	}
-	tally.Move(Place{}, queued("b", noon.Add(-4*time.Second)))
-	tally.Move(Place{}, queued("b", noon.Add(-99*time.Second)))
-	tally.Move(queued("b", noon.Add(-99*time.Second)), Place{})
-	lanes, all := tally.Lanes(noon)
+	counters.Move(Place{}, queued("b", noon.Add(-4*time.Second)))
+	counters.Move(Place{}, queued("b", noon.Add(-99*time.Second)))
+	counters.Move(queued("b", noon.Add(-99*time.Second)), Place{})
+	lanes, all := counters.Lanes(noon)
 	want := api.Ages{{Below: 1, Count: 2}, {Below: 2, Count: 1}, {Below: 4, Count: 2}}
 	if !slices.Equal(lanes[0].Ages, want) || lanes[0].OldestWait != 3 {
 		t.Errorf("%+v, want %v", lanes[0], want)
@@ -159,19 +159,19 @@ func TestAgesDouble(t *testing.T) {
 	if want = append(want, api.Bucket{Below: 8, Count: 1}); !slices.Equal(all.Ages, want) || all.OldestWait != 4 {
 		t.Errorf("%+v, want %v", all, want)
 	}
-	tally.Move(Place{}, queued("b", time.Unix(0, 0)))
-	if _, all := tally.Lanes(noon); len(all.Ages) != maxBuckets || all.Ages[maxBuckets-1].Count != 1 {
+	counters.Move(Place{}, queued("b", time.Unix(0, 0)))
+	if _, all := counters.Lanes(noon); len(all.Ages) != maxBuckets || all.Ages[maxBuckets-1].Count != 1 {
 		t.Errorf("%+v", all)
 	}
 }
 
 func BenchmarkMove(b *testing.B) {
-	var tally Counters
+	var counters Counters
 	queued, running := Place{"default", statefs.Queued, noon}, Place{"default", statefs.Running, noon}
 	b.ReportAllocs()
 	for b.Loop() {
-		tally.Move(Place{}, queued)
-		tally.Move(queued, running)
-		tally.Move(running, Place{})
+		counters.Move(Place{}, queued)
+		counters.Move(queued, running)
+		counters.Move(running, Place{})
 	}
 }
