@@ -291,12 +291,7 @@ func (s *lists) groupOperations(w *front.Response, r *front.Request) error {
 	if err != nil {
 		return err
 	}
-	type row struct {
-		ID      statefs.ID    `json:"operation_id"`
-		State   statefs.State `json:"state"`
-		Foreign bool          `json:"foreign,omitempty"`
-	}
-	rows := []row{}
+	rows := []api.GroupRow{}
 	endpoint := q.Get("endpoint")
 	for _, op := range all {
 		of, err := s.live.groupOf(op.id, op.foreign)
@@ -306,7 +301,7 @@ func (s *lists) groupOperations(w *front.Response, r *front.Request) error {
 		if !of.is(group) || (endpoint != "" && endpoint != of.endpoint && group+"-"+endpoint != of.endpoint) {
 			continue
 		}
-		rows = append(rows, row{op.id, op.state, op.foreign})
+		rows = append(rows, api.GroupRow{ID: op.id, State: op.state, Foreign: op.foreign})
 	}
 	if len(rows) == 0 {
 		if err := knownGroup(s.view.catalog, group); err != nil {

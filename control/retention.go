@@ -59,7 +59,7 @@ func (s *retention) pin(w *front.Response, r *front.Request) error {
 	if err := s.daemon.Pin(r.Context(), id, pinned); err != nil {
 		return s.refusal(id, err)
 	}
-	return w.SendJSON(http.StatusOK, map[string]any{"success": true, "id": id, "pinned": pinned})
+	return w.SendJSON(http.StatusOK, api.Pinned{Success: true, ID: id, Pinned: pinned})
 }
 
 // refuseForeign refuses a request that only applies to operations of this storage.

@@ -78,3 +78,18 @@ type Swept struct {
 	DryRun   bool              `json:"dry_run"`
 	Findings []statefs.Finding `json:"findings"`
 }
+
+// GroupRow is a live operation in the list of its group.
+type GroupRow struct {
+	ID      statefs.ID    `json:"operation_id"`
+	State   statefs.State `json:"state"`
+	Foreign bool          `json:"foreign,omitempty"`
+}
+
+// Pinned is the answer to a pin.
+type Pinned struct {
+	// Success is always true: a pin that fails is answered with a problem.
+	Success bool       `json:"success"`
+	ID      statefs.ID `json:"id"`
+	Pinned  bool       `json:"pinned"`
+}
