@@ -19,7 +19,7 @@ var privateWords = regexp.MustCompile(`(?i)\b(` + strings.Join([]string{
 	`some` + `body`, `no` + `body`, `who` + `ever`, `those ` + `that`, `ones? ` + `that`, `of ` + `which`,
 	`(has|have|had) [^.;:]{1,40} looked ` + `at`, `have [^.;:]{1,30} ` + `told`, `lets? ` + `go( of)?`,
 	`in the ` + `way`, `in ` + `hand`, `by ` + `hand`, `a ` + `while`, `as it ` + `was`, `like` + `wise`,
-	`meanwhile[.;]`, `(is|was|are|were|been) (said|told)`,
+	`meanwhile[.;]`, `(is|was|are|were|been) (said|told)`, `stands? ` + `for`,
 }, "|") + `)`)
 
 // privateWordsLeft are the exceptions, by folder, each with its reason. A number may only fall.

@@ -184,7 +184,7 @@ func (s *laneControl) changeLane(w *front.Response, r *front.Request) error {
 	return s.sendLaneAfterChange(w, r, name)
 }
 
-// capacityFromConfig stands for the capacity of the configuration.
+// capacityFromConfig means the capacity of the configuration.
 const capacityFromConfig = -2
 
 // readCapacity parses {"capacity": 4}.

@@ -20,7 +20,7 @@ import (
 // DefaultLane is the lane of operations whose job names none. It exists without configuration and is then unlimited.
 const DefaultLane = "default"
 
-// AllLanes stands for every lane; no lane can have this name.
+// AllLanes means every lane; no lane can have this name.
 const AllLanes = "all"
 
 // ValidLane reports whether a lane can have this name; AllLanes is not valid.

@@ -45,7 +45,7 @@ func TestRecordsThatCannotBeRead(t *testing.T) {
 	tree := openTree(t, t.TempDir(), Options{Durability: Process})
 	other := foreignID(t, 1)
 	for _, test := range []struct {
-		name, content string // ID stands for the ID of the record
+		name, content string // ID is replaced by the ID of the record
 		newer         bool
 		reason        string
 	}{

@@ -182,7 +182,7 @@ func statesPage() []byte {
 # States of an operation
 
 While an operation is live its state is the suffix of its one marker in ` + "`jobs/`" + `, and a transition is one rename of that file.
-When it has ended its state stands in the record, and there is no marker.
+When it has ended its state is in the record, and there is no marker.
 
 ## Drawing
 

@@ -78,7 +78,7 @@ func compile(text string, options []expr.Option) (program *vm.Program, err error
 	return expr.Compile(text, options...)
 }
 
-// Facts are what the names of a condition stand for.
+// Facts are what the names of a condition mean.
 type Facts struct {
 	ID    string
 	Param func(name string) (param.Value, bool)

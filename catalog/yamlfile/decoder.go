@@ -33,7 +33,7 @@ func (d *Decoder) Fail(n *Node, hint, format string, args ...any) {
 	}
 }
 
-// Position returns where a node stands.
+// Position returns the line and column of a node.
 func (d *Decoder) Position(n *Node) Position {
 	return Position{File: d.File, Line: n.Line, Column: n.Column}
 }
