@@ -290,9 +290,9 @@ func TestDecisionsArePure(t *testing.T) {
 func TestOnlyDecideJudges(t *testing.T) {
 	t.Parallel()
 	tables := map[string][]string{
-		"ManualMove":      nil,
-		"Next":            {"daemon/requests.go"},
-		"TransitionFrom":  {"daemon/commit.go", "daemon/finish.go", "daemon/step_actions.go"}, // the order of its writes
+		"ManualMove":     nil,
+		"Next":           {"daemon/requests.go"},
+		"TransitionFrom": {"daemon/commit.go", "daemon/finish.go", "daemon/step_actions.go"}, // the order of its writes
 		// At a start: before the record is restored there is no snapshot.
 		"Interpret":       {"daemon/adopt.go"},
 		"InterpretMarker": {"daemon/adopt.go", "daemon/recover.go"},

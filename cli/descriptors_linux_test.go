@@ -147,13 +147,15 @@ func (d *limited) complaints() (found []string) {
 // leaves no log.
 func TestBacklogWithFewDescriptors(t *testing.T) {
 	t.Parallel()
+	began := time.Now()
 	d := serveLimited(t, 128)
 	lists, each := prooftest.Count(2, 6, 6), 500
 	for range lists {
 		d.submit("nothing", each)
 	}
 	d.until("all have ended", func() bool { return d.count(statefs.Completed) == lists*each })
-	if text := d.said.text(); strings.Contains(text, "level=ERROR") || len(d.complaints()) > 1 {
+	most := 1 + int(time.Since(began).Minutes()) // running out of descriptors is logged once a minute
+	if text := d.said.text(); strings.Contains(text, "level=ERROR") || len(d.complaints()) > most {
 		t.Errorf("the daemon says:\n%s", text)
 	}
 	logs, err := filepath.Glob(filepath.Join(d.storage, "operations", "*", "*.log"))
