@@ -37,7 +37,8 @@ func (d *directory) TypedParams(_ context.Context, group, job string, pairs map[
 	_ = jobs.Reload() // a job with errors is reported as not found
 	def := jobs.Get(group, job)
 	if def == nil {
-		return nil, exit.Usagef("no daemon answers, and %s/%s is in none of the configured folders of jobs, so the types of its parameters are not known: give them with --params '{...}'", group, job)
+		return nil, exit.Usagef("no daemon answers, and %s/%s is in none of the configured folders of jobs, "+
+			"so the types of its parameters are not known: give them with --params '{...}'", group, job)
 	}
 	values := url.Values{}
 	for name, text := range pairs {
