@@ -113,7 +113,7 @@ func (s *session) holdLanes(ctx context.Context, action client.LaneAction, hold 
 		client.PauseLane: "paused", client.ResumeLane: "resumed", client.CloseLane: "closed", client.OpenLane: "open",
 	}[action]
 	return s.changeLanes(ctx, lanes, func(b *backend.Backend, lane string) error {
-		return b.ControlLane(ctx, lane, action, hold)
+		return b.Lanes.Control(ctx, lane, action, hold)
 	}, func(lane string, all *statefs.LanesStatus) {
 		s.streams.Notice("%s is %s%s", laneLabel(lane), done, holdText(&hold, false))
 		noticeStillHeld(s.streams, lane, action, all)
@@ -187,13 +187,13 @@ func parseCapacity(text string) (n int, err error) {
 }
 
 func setCapacity(ctx context.Context, s *session, args []string) error {
-	change := func(b *backend.Backend, lane string) error { return b.ResetLaneCapacity(ctx, lane) }
+	change := func(b *backend.Backend, lane string) error { return b.Lanes.ResetCapacity(ctx, lane) }
 	if args[1] != "configured" {
 		n, err := parseCapacity(args[1])
 		if err != nil {
 			return exit.Usagef("%w", err)
 		}
-		change = func(b *backend.Backend, lane string) error { return b.SetLaneCapacity(ctx, lane, n) }
+		change = func(b *backend.Backend, lane string) error { return b.Lanes.SetCapacity(ctx, lane, n) }
 	}
 	return s.changeLanes(ctx, args[:1], change, func(lane string, all *statefs.LanesStatus) {
 		for i := range all.Lanes {
@@ -216,7 +216,7 @@ func (s *session) changeLanes(ctx context.Context, lanes []string, change func(*
 		if err := change(b, lane); err != nil {
 			return err
 		}
-		all, err := b.Lanes.Lanes(ctx)
+		all, err := b.Lanes.Status(ctx)
 		if err == nil {
 			show(lane, all)
 		}

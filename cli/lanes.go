@@ -28,7 +28,7 @@ submit is accepted; then the limits. Without a daemon it reads the configuration
 }
 
 func showLanes(ctx context.Context, s *session, b *backend.Backend, _ []string) error {
-	all, err := b.Lanes.Lanes(ctx)
+	all, err := b.Lanes.Status(ctx)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (a *app) completeLaneArguments() cobra.CompletionFunc {
 
 // lanesExcept returns the lanes for a completion, each with the reason why it starts nothing.
 func lanesExcept(ctx context.Context, b *backend.Backend, given []string) (found []string, err error) {
-	all, err := b.Lanes.Lanes(ctx)
+	all, err := b.Lanes.Status(ctx)
 	if err != nil {
 		return nil, err
 	}

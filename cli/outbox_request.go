@@ -108,7 +108,7 @@ func (r *deliveryRequest) applyFilter(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	found, err := c.BulkDeliveries(ctx, r.action, r.filter.Values, r.args, true)
+	found, err := c.Deliveries().Bulk(ctx, r.action, r.filter.Values, r.args, true)
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (r *deliveryRequest) applyFilter(ctx context.Context, s *session) error {
 	if err != nil || !act {
 		return err
 	}
-	done, err := c.BulkDeliveries(ctx, r.action, r.filter.Values, r.args, false)
+	done, err := c.Deliveries().Bulk(ctx, r.action, r.filter.Values, r.args, false)
 	for _, f := range done.Failures {
 		s.streams.Notice("%s %s: %s", r.action, f.Entry, term.Printable(f.Error))
 	}

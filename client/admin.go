@@ -16,7 +16,7 @@ import (
 // Sweep removes stray files from the storage and returns the findings; with dryRun it changes nothing.
 func (c *Client) Sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, error) {
 	query := url.Values{"dry_run": {strconv.FormatBool(dryRun)}}
-	answer, err := fetch[api.Swept](ctx, c, "sweep", http.MethodPost, "/api/v1/sweep", query, nil)
+	answer, err := fetch[api.Swept](ctx, c.conn, "sweep", http.MethodPost, "/api/v1/sweep", query, nil)
 	if err != nil {
 		return nil, err
 	}

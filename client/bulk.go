@@ -57,6 +57,6 @@ func (c *Client) BulkIDs(ctx context.Context, action string, ids []statefs.ID) (
 }
 
 // bulk sends a request; what names the operations in errors.
-func (c *Client) bulk(ctx context.Context, what string, request *bulkRequest) (*Bulk, error) {
+func (c *conn) bulk(ctx context.Context, what string, request *bulkRequest) (*Bulk, error) {
 	return fetch[Bulk](ctx, c, request.Action+" "+what, http.MethodPost, "/api/v1/bulk", nil, request)
 }

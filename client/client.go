@@ -13,7 +13,10 @@ import (
 )
 
 // Client is a client of one daemon. Make one with [New]; it is safe for concurrent use.
-type Client struct {
+type Client struct{ *conn }
+
+// conn sends requests to one daemon and reads the answers.
+type conn struct {
 	address string
 	base    string
 	token   string
@@ -41,11 +44,11 @@ func New(address string, options ...Option) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{address: address, base: base, reconnectTimeout: DefaultReconnectTimeout, http: &http.Client{
+	c := &Client{&conn{address: address, base: base, reconnectTimeout: DefaultReconnectTimeout, http: &http.Client{
 		Transport: transport,
 		// A redirect would send the token elsewhere; the daemon never answers API calls with one.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
+	}}}
 	for _, option := range options {
 		option(c)
 	}
@@ -62,7 +65,7 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 const maxAnswer = 64 << 20
 
 // fetch is call for an answer of one type; what begins the error.
-func fetch[Answer any](ctx context.Context, c *Client, what, method, path string, query url.Values,
+func fetch[Answer any](ctx context.Context, c *conn, what, method, path string, query url.Values,
 	body any,
 ) (*Answer, error) {
 	answer := new(Answer)
@@ -81,7 +84,7 @@ func waitQuery(wait time.Duration) url.Values {
 }
 
 // change is call without a use for the answer; what begins the error.
-func (c *Client) change(ctx context.Context, what, method, path string, query url.Values, body any) error {
+func (c *conn) change(ctx context.Context, what, method, path string, query url.Values, body any) error {
 	if err := c.call(ctx, method, path, query, body, nil); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
@@ -89,7 +92,7 @@ func (c *Client) change(ctx context.Context, what, method, path string, query ur
 }
 
 // call sends body as JSON unless it is nil, and decodes the response into answer unless that is nil.
-func (c *Client) call(ctx context.Context, method, path string, query url.Values, body, answer any) error {
+func (c *conn) call(ctx context.Context, method, path string, query url.Values, body, answer any) error {
 	data, _, err := c.receive(ctx, method, path, query, body)
 	if err != nil || answer == nil {
 		return err
@@ -101,7 +104,7 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 }
 
 // receive returns the answer to a request that the daemon accepted, and its status.
-func (c *Client) receive(ctx context.Context, method, path string, query url.Values,
+func (c *conn) receive(ctx context.Context, method, path string, query url.Values,
 	body any,
 ) (data []byte, status int, err error) {
 	resp, err := c.send(ctx, method, path, query, body)
@@ -117,7 +120,7 @@ func (c *Client) receive(ctx context.Context, method, path string, query url.Val
 }
 
 // send returns the response of a request that the daemon accepted; the caller closes its body.
-func (c *Client) send(ctx context.Context, method, path string, query url.Values, body any,
+func (c *conn) send(ctx context.Context, method, path string, query url.Values, body any,
 	header ...[2]string,
 ) (*http.Response, error) {
 	var content io.Reader

@@ -5,6 +5,8 @@
 //	Follow ──GET  …/ID/stream?offset=N▶ daemon ──▶ log text to a Writer, then the Footer
 //	Request ─POST …/ID/pause?wait=5s──▶ daemon ──▶ the same as creating ID.pause_requested
 //
+// What concerns steps, lanes and deliveries has types of its own: [Client.Steps], [Client.Lanes], [Client.Deliveries].
+//
 // A minimal program:
 //
 //	c, err := client.New("unix:/var/lib/jobdir/jobdir.sock")
@@ -20,7 +22,7 @@
 //	                                                 schedules.go, stats.go
 //	jobs        read jobs, start operations          job.go, submit.go, submit_list.go
 //	operations  read, follow and change operations   operation.go, follow.go, wait.go, request.go, retry.go,
-//	                                                 stepaction.go, bulk.go
+//	                                                 steps.go, bulk.go
 //	connection  send requests, reconnect, errors     client.go, address.go, error.go, reconnect.go
 //
 // # Source of truth

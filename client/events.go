@@ -39,7 +39,7 @@ type (
 // when the daemon refuses, the cause of ctx when that ends, or why the daemon cannot be reached.
 func (c *Client) Events(ctx context.Context, filter url.Values) iter.Seq2[*Event, error] {
 	return func(yield func(*Event, error) bool) {
-		away := outage{client: c}
+		away := outage{conn: c.conn}
 		query := url.Values{}
 		maps.Copy(query, filter)
 		for {
@@ -61,7 +61,7 @@ func (c *Client) Events(ctx context.Context, filter url.Values) iter.Seq2[*Event
 
 // eventsOnce follows over one connection, and sets after in query to the last event taken. further reports whether
 // anything arrived.
-func (c *Client) eventsOnce(ctx context.Context, query url.Values, connected func(),
+func (c *conn) eventsOnce(ctx context.Context, query url.Values, connected func(),
 	yield func(*Event, error) bool,
 ) (further, stopped bool, err error) {
 	resp, err := c.send(ctx, http.MethodGet, "/api/v1/events", query, nil)

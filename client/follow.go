@@ -94,7 +94,7 @@ func (c *Client) FollowTo(ctx context.Context, id statefs.ID, offset int64, to s
 }
 
 // followOnce follows over a single connection.
-func (c *Client) followOnce(ctx context.Context, id statefs.ID, offset int64, to stream.Receiver,
+func (c *conn) followOnce(ctx context.Context, id statefs.ID, offset int64, to stream.Receiver,
 	connected func(),
 ) (*Footer, error) {
 	query := url.Values{"format": {"stream"}}
@@ -143,7 +143,7 @@ func (c *Client) Wait(ctx context.Context, id statefs.ID) (*Footer, error) {
 	})
 }
 
-func (c *Client) waitOnce(ctx context.Context, id statefs.ID, connected func()) (*Footer, error) {
+func (c *conn) waitOnce(ctx context.Context, id statefs.ID, connected func()) (*Footer, error) {
 	resp, err := c.send(ctx, http.MethodGet, operationPath(id, "/stream"), url.Values{"format": {"json"}}, nil)
 	if err != nil {
 		return nil, fmt.Errorf("wait for %s: %w", id, err)
@@ -171,10 +171,10 @@ func (c *Client) waitOnce(ctx context.Context, id statefs.ID, connected func()) 
 }
 
 // retryFollow calls try with the current offset until it returns without being cut off, or the timeout is over.
-func (c *Client) retryFollow(ctx context.Context, id statefs.ID, offset int64,
+func (c *conn) retryFollow(ctx context.Context, id statefs.ID, offset int64,
 	try func(offset int64, connected func()) (*Footer, error),
 ) (*Footer, error) {
-	away := outage{client: c}
+	away := outage{conn: c}
 	for {
 		footer, err := try(offset, away.connected)
 		cut, isCut := errors.AsType[*CutError](err)

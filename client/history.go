@@ -37,7 +37,7 @@ func (e *End) UnmarshalJSON(data []byte) error {
 func (c *Client) Finished(ctx context.Context, after uint64, wait time.Duration) (ends []End, last uint64, err error) {
 	query := waitQuery(wait)
 	query.Set("after", strconv.FormatUint(after, 10))
-	answer, err := fetch[api.Finished[End]](ctx, c, "follow what ends", http.MethodGet, "/api/v1/finished", query, nil)
+	answer, err := fetch[api.Finished[End]](ctx, c.conn, "follow what ends", http.MethodGet, "/api/v1/finished", query, nil)
 	if err != nil {
 		return nil, after, err
 	}
@@ -67,5 +67,5 @@ type (
 // Prune deletes the operations past their retention; with dryRun it changes nothing.
 func (c *Client) Prune(ctx context.Context, dryRun bool) (*Pruned, error) {
 	query := url.Values{"dry_run": {strconv.FormatBool(dryRun)}}
-	return fetch[Pruned](ctx, c, "prune", http.MethodPost, "/api/v1/prune", query, nil)
+	return fetch[Pruned](ctx, c.conn, "prune", http.MethodPost, "/api/v1/prune", query, nil)
 }

@@ -21,7 +21,7 @@ type (
 
 // Jobs returns all jobs.
 func (c *Client) Jobs(ctx context.Context) ([]Job, error) {
-	answer, err := fetch[api.Jobs](ctx, c, "list jobs", http.MethodGet, "/api/v1/jobs", nil, nil)
+	answer, err := fetch[api.Jobs](ctx, c.conn, "list jobs", http.MethodGet, "/api/v1/jobs", nil, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -30,5 +30,5 @@ func (c *Client) Jobs(ctx context.Context) ([]Job, error) {
 
 // Job returns one job. The error is an *[Error] with status 404 if it does not exist.
 func (c *Client) Job(ctx context.Context, group, job string) (*Job, error) {
-	return fetch[Job](ctx, c, "read job "+group+"/"+job, http.MethodGet, "/api/v1/jobs"+jobPath(group, job), nil, nil)
+	return fetch[Job](ctx, c.conn, "read job "+group+"/"+job, http.MethodGet, "/api/v1/jobs"+jobPath(group, job), nil, nil)
 }

@@ -91,7 +91,7 @@ func (o *Operation) UnmarshalJSON(data []byte) error {
 
 // Operation returns one operation, live or ended. The error is an *[Error] with status 404 if it does not exist.
 func (c *Client) Operation(ctx context.Context, id statefs.ID) (*Operation, error) {
-	return fetch[Operation](ctx, c, "read operation "+id.String(), http.MethodGet, operationPath(id, ""), nil, nil)
+	return fetch[Operation](ctx, c.conn, "read operation "+id.String(), http.MethodGet, operationPath(id, ""), nil, nil)
 }
 
 // Page is a page of a list; package api has its members. Next is "" on the last one.
@@ -100,7 +100,7 @@ type Page = api.Page[Operation, string]
 // List returns one page of the matching operations, live and ended, the newest first. The parameters are those of GET
 // /api/v1/operations. While the daemon builds its index, the error is an *[Error] with status 503 and RetryAfter.
 func (c *Client) List(ctx context.Context, filter url.Values) (*Page, error) {
-	return fetch[Page](ctx, c, "list operations", http.MethodGet, "/api/v1/operations", filter, nil)
+	return fetch[Page](ctx, c.conn, "list operations", http.MethodGet, "/api/v1/operations", filter, nil)
 }
 
 // Operations returns the live operations in the order of submission. filter restricts them by status, group, job and so

@@ -22,33 +22,39 @@ type (
 	BulkDeliveries = api.BulkDeliveries
 )
 
-// Outbox returns a page of the deliveries that are not done. filter has the parameters of GET /api/v1/outbox.
-func (c *Client) Outbox(ctx context.Context, filter url.Values) (*Outbox, error) {
-	return fetch[Outbox](ctx, c, "get the outbox", http.MethodGet, "/api/v1/outbox", filter, nil)
+// Deliveries reads and changes the outbox; see [Client.Deliveries].
+type Deliveries struct{ *conn }
+
+// Deliveries returns the deliveries in the outbox of the daemon. It sends nothing.
+func (c *Client) Deliveries() Deliveries { return Deliveries{c.conn} }
+
+// List returns a page of the deliveries that are not done. filter has the parameters of GET /api/v1/outbox.
+func (d Deliveries) List(ctx context.Context, filter url.Values) (*Outbox, error) {
+	return fetch[Outbox](ctx, d.conn, "get the outbox", http.MethodGet, "/api/v1/outbox", filter, nil)
 }
 
-// RetryDelivery requests a retry of a delivery, see RequestDelivery. With a wait above zero it returns when each entry
+// Retry requests a retry of a delivery, see Request. With a wait above zero it returns when each entry
 // was attempted or the wait is over. The longest wait is 10 minutes.
-func (c *Client) RetryDelivery(ctx context.Context, entry string, args statefs.Args,
+func (d Deliveries) Retry(ctx context.Context, entry string, args statefs.Args,
 	wait time.Duration,
 ) (*DeliveryAnswer, error) {
-	return c.requestDelivery(ctx, entry, statefs.RetryDelivery, args, waitQuery(wait))
+	return d.request(ctx, entry, statefs.RetryDelivery, args, waitQuery(wait))
 }
 
-// RequestDelivery retries a delivery now, or drops it. entry is ID.N-KIND, or an ID for all unfinished deliveries of
+// Request retries a delivery now, or drops it. entry is ID.N-KIND, or an ID for all unfinished deliveries of
 // that operation. Of args it uses Reason and By. The error is an *[Error] with status 404 when there is no such
 // delivery, and 409 when there is nothing to do.
-func (c *Client) RequestDelivery(ctx context.Context, entry string, ask statefs.DeliveryAction,
+func (d Deliveries) Request(ctx context.Context, entry string, ask statefs.DeliveryAction,
 	args statefs.Args,
 ) (*DeliveryAnswer, error) {
-	return c.requestDelivery(ctx, entry, ask, args, nil)
+	return d.request(ctx, entry, ask, args, nil)
 }
 
-// BulkDeliveries retries or drops all deliveries that match a filter, with the parameters of GET /api/v1/outbox; a
+// Bulk retries or drops all deliveries that match a filter, with the parameters of GET /api/v1/outbox; a
 // retry needs none. At each target one of them is attempted at once, and the others when that succeeds.
-// BulkDeliveries calls the daemon once per thousand deliveries; with dryRun it only returns which match. After an
+// Bulk calls the daemon once per thousand deliveries; with dryRun it only returns which match. After an
 // error the result covers the calls before.
-func (c *Client) BulkDeliveries(ctx context.Context, ask statefs.DeliveryAction, filter url.Values, args statefs.Args,
+func (d Deliveries) Bulk(ctx context.Context, ask statefs.DeliveryAction, filter url.Values, args statefs.Args,
 	dryRun bool,
 ) (*BulkDeliveries, error) {
 	all := new(BulkDeliveries)
@@ -56,7 +62,7 @@ func (c *Client) BulkDeliveries(ctx context.Context, ask statefs.DeliveryAction,
 		Action: ask, By: args.By, DryRun: dryRun, Filter: filter, Reason: args.Reason,
 	}
 	for first := true; ; first = false {
-		some, err := fetch[BulkDeliveries](ctx, c, string(ask)+" what matches", http.MethodPost, "/api/v1/outbox", nil, body)
+		some, err := fetch[BulkDeliveries](ctx, d.conn, string(ask)+" what matches", http.MethodPost, "/api/v1/outbox", nil, body)
 		if err != nil {
 			return all, err
 		}
@@ -72,10 +78,10 @@ func (c *Client) BulkDeliveries(ctx context.Context, ask statefs.DeliveryAction,
 	}
 }
 
-func (c *Client) requestDelivery(ctx context.Context, entry string, ask statefs.DeliveryAction, args statefs.Args,
+func (d Deliveries) request(ctx context.Context, entry string, ask statefs.DeliveryAction, args statefs.Args,
 	query url.Values,
 ) (*DeliveryAnswer, error) {
 	path := "/api/v1/outbox/" + url.PathEscape(entry) + "/" + url.PathEscape(string(ask))
-	return fetch[DeliveryAnswer](ctx, c, string(ask)+" "+entry, http.MethodPost, path, query,
+	return fetch[DeliveryAnswer](ctx, d.conn, string(ask)+" "+entry, http.MethodPost, path, query,
 		statefs.Args{By: args.By, Reason: args.Reason})
 }

@@ -32,7 +32,7 @@ func WithReconnectNotice(lost func(err error), back func()) Option {
 
 // outage is the time without a daemon, within one call that follows or waits.
 type outage struct {
-	client   *Client
+	conn     *conn
 	since    time.Time // when the current connection was made
 	deadline time.Time // end of the reconnect timeout; zero while connected
 	notified bool      // lost was called
@@ -42,8 +42,8 @@ type outage struct {
 // connected notes that the daemon answered.
 func (a *outage) connected() {
 	a.since = time.Now()
-	if a.notified && a.client.back != nil {
-		a.client.back()
+	if a.notified && a.conn.back != nil {
+		a.conn.back()
 	}
 	a.notified = false
 }
@@ -56,15 +56,15 @@ func (a *outage) madeProgress(further bool) bool {
 
 // retry waits for the next try after err, and reports whether to make it.
 func (a *outage) retry(ctx context.Context, err error, further bool) bool {
-	if a.client.reconnectTimeout <= 0 || !a.client.reached.Load() || ctx.Err() != nil {
+	if a.conn.reconnectTimeout <= 0 || !a.conn.reached.Load() || ctx.Err() != nil {
 		return false
 	}
 	if a.deadline.IsZero() || a.madeProgress(further) {
-		a.deadline, a.delay = time.Now().Add(a.client.reconnectTimeout), firstDelay
+		a.deadline, a.delay = time.Now().Add(a.conn.reconnectTimeout), firstDelay
 	}
 	a.since = time.Time{}
-	if !a.notified && a.client.lost != nil {
-		a.client.lost(err)
+	if !a.notified && a.conn.lost != nil {
+		a.conn.lost(err)
 	}
 	a.notified = true
 	if time.Now().After(a.deadline) {

@@ -32,11 +32,11 @@ func (c *Client) Request(ctx context.Context, id statefs.ID, ask statefs.Action,
 	for _, arg := range args {
 		query.Set(arg.Name, strconv.Itoa(arg.Value))
 	}
-	return act(ctx, c, id, ask, query, nil)
+	return act(ctx, c.conn, id, ask, query, nil)
 }
 
 // act sends a request to the endpoint of an action. args are the arguments of a request about a step.
-func act(ctx context.Context, c *Client, id statefs.ID, ask statefs.Action, query url.Values,
+func act(ctx context.Context, c *conn, id statefs.ID, ask statefs.Action, query url.Values,
 	args any,
 ) (*Answer, error) {
 	endpoint := ask

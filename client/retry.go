@@ -28,7 +28,7 @@ func (c *Client) Retry(ctx context.Context, id statefs.ID, failedItems bool) (*R
 	return c.retry(ctx, id, query, nil)
 }
 
-func (c *Client) retry(ctx context.Context, id statefs.ID, query url.Values, body any) (*Retried, error) {
+func (c *conn) retry(ctx context.Context, id statefs.ID, query url.Values, body any) (*Retried, error) {
 	var raw json.RawMessage
 	if err := c.call(ctx, http.MethodPost, operationPath(id, "/retry"), query, body, &raw); err != nil {
 		return nil, fmt.Errorf("retry %s: %w", id, err)

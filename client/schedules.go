@@ -13,7 +13,7 @@ type Schedule = api.Schedule
 
 // Schedules returns the schedules of all jobs that have one, sorted by the address of the job.
 func (c *Client) Schedules(ctx context.Context) ([]Schedule, error) {
-	answer, err := fetch[api.Schedules](ctx, c, "list schedules", http.MethodGet, "/api/v1/schedules", nil, nil)
+	answer, err := fetch[api.Schedules](ctx, c.conn, "list schedules", http.MethodGet, "/api/v1/schedules", nil, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -28,5 +28,5 @@ func (c *Client) EnableSchedule(ctx context.Context, group, job string, on bool)
 		action = "enable"
 	}
 	what := fmt.Sprintf("%s the schedule of %s/%s", action, group, job)
-	return fetch[Schedule](ctx, c, what, http.MethodPost, "/api/v1/schedules"+jobPath(group, job)+"/"+action, nil, nil)
+	return fetch[Schedule](ctx, c.conn, what, http.MethodPost, "/api/v1/schedules"+jobPath(group, job)+"/"+action, nil, nil)
 }

@@ -12,5 +12,5 @@ type Stats = api.Stats
 
 // Stats returns counts and durations. It is cheap for the daemon.
 func (c *Client) Stats(ctx context.Context) (*Stats, error) {
-	return fetch[Stats](ctx, c, "get the counts", http.MethodGet, "/api/v1/stats", nil, nil)
+	return fetch[Stats](ctx, c.conn, "get the counts", http.MethodGet, "/api/v1/stats", nil, nil)
 }

@@ -17,7 +17,7 @@ func (c *Client) Submit(ctx context.Context, group, job string, params any) (*Op
 	if params == nil {
 		params = struct{}{}
 	}
-	op, err := fetch[Operation](ctx, c, "start "+group+"/"+job, http.MethodPost, jobPath(group, job), nil, params)
+	op, err := fetch[Operation](ctx, c.conn, "start "+group+"/"+job, http.MethodPost, jobPath(group, job), nil, params)
 	if err == nil && op.ID.IsZero() {
 		return nil, fmt.Errorf("start %s/%s: the answer holds no ID; is this a jobdir daemon?", group, job)
 	}

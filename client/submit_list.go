@@ -71,7 +71,7 @@ func (c *Client) SubmitJSON(ctx context.Context, data json.RawMessage) ([]Submit
 	return c.submitJSON(ctx, "submit", data)
 }
 
-func (c *Client) submitJSON(ctx context.Context, doing string, body any) ([]Submitted, error) {
+func (c *conn) submitJSON(ctx context.Context, doing string, body any) ([]Submitted, error) {
 	data, status, err := c.receive(ctx, http.MethodPost, "/api/v1/operations", nil, body)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", doing, err)

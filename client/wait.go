@@ -39,8 +39,8 @@ func (c *Client) WaitRunning(ctx context.Context, id statefs.ID) (*Operation, er
 	return c.await(ctx, id, url.Values{"wait": {longPollWait}, "for": {string(statefs.Running)}})
 }
 
-func (c *Client) await(ctx context.Context, id statefs.ID, query url.Values) (*Operation, error) {
-	away := outage{client: c}
+func (c *conn) await(ctx context.Context, id statefs.ID, query url.Values) (*Operation, error) {
+	away := outage{conn: c}
 	for {
 		var op Operation
 		err := c.call(ctx, http.MethodGet, operationPath(id, ""), query, nil, &op)

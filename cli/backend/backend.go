@@ -35,8 +35,9 @@ type Backend struct {
 	Operations
 	Logs
 	Requests
-	Lanes
 	Storage
+
+	Lanes Lanes
 	// Away is the storage directory when no daemon answers, and "" with a daemon.
 	Away string
 	// Client is the daemon, nil without one.
@@ -81,10 +82,10 @@ type Requests interface {
 
 // Lanes reads and changes lanes; [statefs.AllLanes] is every lane.
 type Lanes interface {
-	Lanes(ctx context.Context) (*statefs.LanesStatus, error)
-	ControlLane(ctx context.Context, lane string, action client.LaneAction, hold statefs.LaneHold) error
-	SetLaneCapacity(ctx context.Context, lane string, capacity int) error
-	ResetLaneCapacity(ctx context.Context, lane string) error
+	Status(ctx context.Context) (*statefs.LanesStatus, error)
+	Control(ctx context.Context, lane string, action client.LaneAction, hold statefs.LaneHold) error
+	SetCapacity(ctx context.Context, lane string, capacity int) error
+	ResetCapacity(ctx context.Context, lane string) error
 }
 
 // Storage is what concerns no single operation: deliveries, schedules, old and stray files.

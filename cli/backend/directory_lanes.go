@@ -16,8 +16,11 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-func (d *directory) ControlLane(_ context.Context, lane string, action client.LaneAction, hold statefs.LaneHold) error {
-	if err := d.knownLane(lane); err != nil {
+// lanes are the lanes of a storage directory.
+type lanes struct{ *directory }
+
+func (d lanes) Control(_ context.Context, lane string, action client.LaneAction, hold statefs.LaneHold) error {
+	if err := d.check(lane); err != nil {
 		return err
 	}
 	file := statefs.LaneFile{Lane: lane, Control: statefs.LanePaused}
@@ -34,28 +37,28 @@ func (d *directory) ControlLane(_ context.Context, lane string, action client.La
 	return d.tree.Lanes.Hold(file, hold)
 }
 
-func (d *directory) SetLaneCapacity(_ context.Context, lane string, capacity int) error {
-	return d.eachLane(lane, func(name string) error { return d.tree.Lanes.SetCapacity(name, capacity) })
+func (d lanes) SetCapacity(_ context.Context, lane string, capacity int) error {
+	return d.each(lane, func(name string) error { return d.tree.Lanes.SetCapacity(name, capacity) })
 }
 
-func (d *directory) ResetLaneCapacity(_ context.Context, lane string) error {
-	return d.eachLane(lane, d.resetLane)
+func (d lanes) ResetCapacity(_ context.Context, lane string) error {
+	return d.each(lane, d.reset)
 }
 
-func (d *directory) resetLane(name string) error {
+func (d lanes) reset(name string) error {
 	_, err := d.tree.Lanes.Release(statefs.LaneFile{Lane: name, Control: statefs.LaneCapacity})
 	return err
 }
 
-// eachLane changes the capacity of a lane, or of every lane.
-func (d *directory) eachLane(lane string, change func(string) error) error {
-	if err := d.knownLane(lane); err != nil {
+// each changes the capacity of a lane, or of every lane.
+func (d lanes) each(lane string, change func(string) error) error {
+	if err := d.check(lane); err != nil {
 		return err
 	}
 	names := []string{lane}
 	if lane == statefs.AllLanes {
 		names = d.conf.LaneNames()
-		if err := d.resetLane(lane); err != nil {
+		if err := d.reset(lane); err != nil {
 			return err
 		}
 	}
@@ -67,9 +70,9 @@ func (d *directory) eachLane(lane string, change func(string) error) error {
 	return nil
 }
 
-// knownLane refuses a lane that is not in the configuration. Without a configuration file it accepts any
+// check refuses a lane that is not in the configuration. Without a configuration file it accepts any
 // lane.
-func (d *directory) knownLane(lane string) error {
+func (d lanes) check(lane string) error {
 	switch {
 	case lane == statefs.AllLanes:
 		return nil
@@ -81,8 +84,8 @@ func (d *directory) knownLane(lane string) error {
 	return nil
 }
 
-// Lanes reads the configuration and the directory.
-func (d *directory) Lanes(context.Context) (*statefs.LanesStatus, error) {
+// Status reads the configuration and the directory.
+func (d lanes) Status(context.Context) (*statefs.LanesStatus, error) {
 	running, waiting, err := countLanes(d.tree)
 	if err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/url"
 	"strconv"
 	"strings"
@@ -21,7 +22,7 @@ type remote struct{ *client.Client }
 // Remote returns the backend of a daemon.
 func Remote(c *client.Client) *Backend {
 	r := remote{c}
-	return &Backend{Operations: r, Logs: r, Requests: r, Lanes: r, Storage: r, Client: c, Close: c.Close}
+	return &Backend{Operations: r, Logs: r, Requests: r, Lanes: c.Lanes(), Storage: r, Client: c, Close: c.Close}
 }
 
 // stepActionTimeout is how long a daemon may take to carry out a request about a step, so that the next
@@ -87,6 +88,14 @@ func list[T ~string](words []T) string {
 	return strings.Join(texts, ",")
 }
 
+func (r remote) StepOutput(ctx context.Context, id statefs.ID, step string, run int) (*client.StepOutput, error) {
+	return r.Steps(id).Output(ctx, step, run)
+}
+
+func (r remote) StepLog(ctx context.Context, id statefs.ID, step string, last int64) (io.ReadCloser, error) {
+	return r.Steps(id).Log(ctx, step, last)
+}
+
 func (r remote) Submit(ctx context.Context, data json.RawMessage) (*Submitted, error) {
 	submitted, err := r.SubmitJSON(ctx, data)
 	return &Submitted{Operations: submitted}, err
@@ -120,7 +129,7 @@ func (r remote) Request(ctx context.Context, id statefs.ID, q *Request) (*client
 			return nil, err
 		}
 	}
-	return r.StepAction(ctx, id, q.Action, args, cmp.Or(q.Wait, stepActionTimeout))
+	return r.Steps(id).Request(ctx, q.Action, args, cmp.Or(q.Wait, stepActionTimeout))
 }
 
 // Retry sends the user's name only for an operation with steps, whose record keeps it.
@@ -135,7 +144,7 @@ func (r remote) Retry(ctx context.Context, id statefs.ID, q *Retry) (*client.Ret
 	onStep := len(op.Steps) > 0 || q.Args.Step != ""
 	switch {
 	case q.Await && op.State.Live() && onStep:
-		answer, err := r.StepAction(ctx, id, statefs.Retry, q.Args, retryTimeout)
+		answer, err := r.Steps(id).Request(ctx, statefs.Retry, q.Args, retryTimeout)
 		return &client.Retried{Answer: answer}, err
 	case q.Await && op.State.Live():
 		answer, err := r.Client.Request(ctx, id, statefs.Retry, retryTimeout)
@@ -147,7 +156,7 @@ func (r remote) Retry(ctx context.Context, id statefs.ID, q *Retry) (*client.Ret
 	if !op.Ended() {
 		wait = stepActionTimeout
 	}
-	return r.RetryStep(ctx, id, q.Args, wait)
+	return r.Steps(id).Retry(ctx, q.Args, wait)
 }
 
 // Outbox reads as many pages as the query wants.
@@ -159,7 +168,7 @@ func (r remote) Outbox(ctx context.Context, q *OutboxQuery) (*client.Outbox, err
 		if q.Limit > 0 {
 			filter.Set("limit", strconv.Itoa(min(q.Limit-len(entries), 200)))
 		}
-		page, err := r.Client.Outbox(ctx, filter)
+		page, err := r.Deliveries().List(ctx, filter)
 		if err != nil {
 			return nil, err
 		}
@@ -177,9 +186,9 @@ func (r remote) RequestDelivery(ctx context.Context, entry string, action statef
 	var answer *client.DeliveryAnswer
 	var err error
 	if action == statefs.RetryDelivery {
-		answer, err = r.RetryDelivery(ctx, entry, args, wait)
+		answer, err = r.Deliveries().Retry(ctx, entry, args, wait)
 	} else {
-		answer, err = r.Client.RequestDelivery(ctx, entry, action, args)
+		answer, err = r.Deliveries().Request(ctx, entry, action, args)
 	}
 	if err != nil {
 		return nil, err

@@ -45,7 +45,7 @@ func (t *Target) Open(ctx context.Context) (*Backend, error) {
 	}
 	d := &directory{tree: tree, catalog: t.Catalog, conf: t.Config}
 	return &Backend{
-		Operations: d, Logs: d, Requests: d, Lanes: d, Storage: d,
+		Operations: d, Logs: d, Requests: d, Lanes: lanes{d}, Storage: d,
 		Away: tree.Dir(), Close: func() { _ = tree.Close() },
 	}, nil
 }

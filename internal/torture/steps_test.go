@@ -50,7 +50,7 @@ func (s *play) marker(id statefs.ID, state statefs.State) {
 func (s *play) requestStepAction(id statefs.ID, ask statefs.Action) {
 	s.t.Helper()
 	sent := s.p.disk.Len()
-	_, err := s.d.StepAction(s.t.Context(), id, ask, statefs.Args{By: "anna"}, patience)
+	_, err := s.d.Steps(id).Request(s.t.Context(), ask, statefs.Args{By: "anna"}, patience)
 	must(s.t, err)
 	s.note(acknowledgement{sent: sent, answered: s.p.disk.Len(), id: id, action: ask})
 }
@@ -168,9 +168,9 @@ func toItsEnd(ctx context.Context, c *client.Client, tree *statefs.Tree, id stat
 		}
 		switch state {
 		case statefs.WaitingApproval:
-			_, _ = c.StepAction(ctx, id, statefs.Approve, statefs.Args{}, 0) // a request from before the crash may be faster
+			_, _ = c.Steps(id).Request(ctx, statefs.Approve, statefs.Args{}, 0) // a request from before the crash may be faster
 		case statefs.FailedManual:
-			_, _ = c.StepAction(ctx, id, statefs.Retry, statefs.Args{}, 0)
+			_, _ = c.Steps(id).Request(ctx, statefs.Retry, statefs.Args{}, 0)
 		case statefs.Scheduled, statefs.Queued, statefs.Running, statefs.Paused, statefs.FailedRetryable, statefs.Trailing,
 			statefs.Completed, statefs.Cancelled, statefs.Failed:
 		}

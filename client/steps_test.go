@@ -26,18 +26,18 @@ func TestStepActionsAreSent(t *testing.T) {
 	ctx, op, args := t.Context(), parsed(t), statefs.Args{Step: "split", By: "anna", Reason: "why"}
 	const body = `{"step":"split","by":"anna","reason":"why"}`
 	for want, call := range map[string]func(context.Context) (*client.Answer, error){
-		"POST /skip " + body:    func(ctx context.Context) (*client.Answer, error) { return c.Skip(ctx, op, args) },
-		"POST /approve " + body: func(ctx context.Context) (*client.Answer, error) { return c.Approve(ctx, op, args) },
+		"POST /skip " + body:    func(ctx context.Context) (*client.Answer, error) { return c.Steps(op).Skip(ctx, args) },
+		"POST /approve " + body: func(ctx context.Context) (*client.Answer, error) { return c.Steps(op).Approve(ctx, args) },
 		"POST /reject {}": func(ctx context.Context) (*client.Answer,
 			error,
 		) {
-			return c.Reject(ctx, op, statefs.Args{})
+			return c.Steps(op).Reject(ctx, statefs.Args{})
 		},
 		`POST /set {"values":{"params.a":5}}`: func(ctx context.Context) (*client.Answer, error) {
-			return c.Set(ctx, op, map[string]any{"params.a": 5}, statefs.Args{})
+			return c.Steps(op).Set(ctx, map[string]any{"params.a": 5}, statefs.Args{})
 		},
 		"POST /skip?wait=5s {}": func(ctx context.Context) (*client.Answer, error) {
-			return c.StepAction(ctx, op, statefs.Skip, statefs.Args{}, 5*time.Second)
+			return c.Steps(op).Request(ctx, statefs.Skip, statefs.Args{}, 5*time.Second)
 		},
 	} {
 		answer, err := call(ctx)
@@ -48,11 +48,11 @@ func TestStepActionsAreSent(t *testing.T) {
 			t.Errorf("asked %s, want %s", got, want)
 		}
 	}
-	again, err := c.RetryStep(ctx, op, statefs.Args{Step: "split"}, 0)
+	again, err := c.Steps(op).Retry(ctx, statefs.Args{Step: "split"}, 0)
 	if got := <-asked; err != nil || again.Answer == nil || got != `POST /retry {"step":"split"}` {
 		t.Errorf("retry: %+v, %v, asked %s", again, err, got)
 	}
-	if _, err := c.Set(ctx, op, map[string]any{"params.a": make(chan int)}, statefs.Args{}); err == nil {
+	if _, err := c.Steps(op).Set(ctx, map[string]any{"params.a": make(chan int)}, statefs.Args{}); err == nil {
 		t.Error("a value that is no JSON was sent")
 	}
 }
@@ -72,7 +72,7 @@ func TestTheEndOfTheOutputOfAStep(t *testing.T) {
 		0: {"", "split 0123456789"}, 4: {"bytes=-4", "6789"}, 100: {"bytes=-100", "split 0123456789"},
 	} {
 		for _, c := range []*client.Client{whole, part} {
-			log, err := c.StepLog(t.Context(), parsed(t), "split", last)
+			log, err := c.Steps(parsed(t)).Log(t.Context(), "split", last)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -89,7 +89,7 @@ func TestTheEndOfTheOutputOfAStep(t *testing.T) {
 	empty := answering(t, func(w http.ResponseWriter, r *http.Request) {
 		http.ServeContent(w, r, "log", time.Time{}, strings.NewReader(""))
 	})
-	log, err := empty.StepLog(t.Context(), parsed(t), "split", 4)
+	log, err := empty.Steps(parsed(t)).Log(t.Context(), "split", 4)
 	if err != nil {
 		t.Fatal(err)
 	}
