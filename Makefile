@@ -77,7 +77,7 @@ figures: ## write the figures of bin/torture.json into docs/reliability.md
 
 .PHONY: mutants
 mutants: ## take away one sync, one check, one reader at a time: the tests must turn red each time
-	$(GO) run ./internal/mutants
+	$(GO) run ./internal/mutants $(MUTANTS)
 
 .PHONY: lint
 lint: ## run the linters at their pinned version (the first run builds them: minutes)

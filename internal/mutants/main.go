@@ -7,6 +7,8 @@
 // the code. These are errors too, because they look like success: a mutant that does not build, a suite that
 // ends without a failed test, and a suite that fails or is skipped without any mutant; each suite runs once
 // on the unchanged code, in the same way and with the same counts.
+//
+// Arguments select: only mutants are tried whose name or package contains one of them.
 package main
 
 import (
@@ -18,6 +20,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -232,13 +235,23 @@ var mutants = []mutant{
 }
 
 func main() {
-	if err := run(); err != nil {
+	if err := run(selected(os.Args[1:])); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
 }
 
-func run() error {
+// selected returns the mutants whose name or package contains one of the words, or all without words.
+func selected(words []string) []mutant {
+	if len(words) == 0 {
+		return mutants
+	}
+	return slices.DeleteFunc(slices.Clone(mutants), func(m mutant) bool {
+		return !slices.ContainsFunc(words, func(word string) bool { return strings.Contains(m.name+" "+m.pkg, word) })
+	})
+}
+
+func run(mutants []mutant) error {
 	dir, err := os.MkdirTemp("", "jobdir-mutants")
 	if err != nil {
 		return err
@@ -272,6 +285,9 @@ func run() error {
 			survivors++
 		}
 		fmt.Fprintf(os.Stdout, "%-9s %-45s %-20s %-22s %4.0f s\n", verdict, m.name, m.pkg, m.run, time.Since(begun).Seconds())
+	}
+	if len(mutants) == 0 {
+		return errors.New("no mutant has such a name or package")
 	}
 	if survivors > 0 {
 		return fmt.Errorf("%d of %d mutants went unnoticed", survivors, len(mutants))
