@@ -175,12 +175,12 @@ func (s *viewer) addLiveDetails(out *api.Operation) {
 	}
 	if out.Record.LogBytes != nil {
 		out.LogBytes = *out.Record.LogBytes
+	} else if out.State == statefs.Queued && out.Starts == 0 {
+		return // it has no log and no progress, and a look for a file that does not exist waits for a busy folder
 	} else if log, err := os.Lstat(s.tree.LogPath(out.ID)); err == nil && log.Mode().IsRegular() {
 		out.LogBytes = log.Size()
 	}
-	if out.State != statefs.Queued || out.Starts > 0 { // otherwise it has reported no progress
-		s.tree.Freshen(out.Record)
-	}
+	s.tree.Freshen(out.Record)
 }
 
 // recordError maps the error of reading a record that the client named to an answer.
