@@ -1,6 +1,7 @@
 package faultfs
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"syscall"
@@ -40,10 +41,10 @@ type Fault struct {
 	fired bool
 }
 
-// NewDisk makes a disk that holds an image, all of it durable.
+// NewDisk makes a disk that holds an image, all of it durable. Files of the image that have no name are gone.
 func NewDisk(image *Image) *Disk {
 	d := &Disk{
-		image: image, live: image.nodes.clone(), names: make(map[uint64]uint32), next: root + 1,
+		live: image.nodes.clone(), names: make(map[uint64]uint32), next: root + 1,
 		listing: make(map[uint64][]listed),
 	}
 	for ino, n := range d.live {
@@ -52,6 +53,8 @@ func NewDisk(image *Image) *Disk {
 			d.names[below]++
 		}
 	}
+	maps.DeleteFunc(d.live, func(ino uint64, _ *node) bool { return ino != root && d.names[ino] == 0 })
+	d.image = &Image{image.Model, d.live.clone()}
 	return d
 }
 

@@ -72,7 +72,7 @@ func (o Op) String() string {
 // node is a file or folder.
 type node struct {
 	mode    uint32
-	data    []byte // of a file, or where a symbolic link leads
+	data    []byte // of a file, or where a symbolic link leads; clones share it, so what it holds never changes
 	entries map[string]uint64
 	mtime   time.Time
 }
@@ -88,7 +88,7 @@ func (n *node) folder() bool { return n.mode&typeMask == typeFolder }
 
 func (n *node) clone() *node {
 	c := *n
-	c.data, c.entries = slices.Clone(n.data), maps.Clone(n.entries)
+	c.data, c.entries = slices.Clip(n.data), maps.Clone(n.entries) // only n goes on behind its end
 	return &c
 }
 
@@ -142,6 +142,9 @@ func (t tree) applyContent(o Op) {
 	}
 	switch o.Kind {
 	case Write:
+		if o.Offset < int64(len(n.data)) {
+			n.data = slices.Clone(n.data)
+		}
 		n.resize(max(int64(len(n.data)), o.Offset+int64(len(o.Data))))
 		copy(n.data[o.Offset:], o.Data)
 		n.mtime = o.At
@@ -156,7 +159,7 @@ func (t tree) applyContent(o Op) {
 
 func (n *node) resize(size int64) {
 	if size <= int64(len(n.data)) {
-		n.data = n.data[:size]
+		n.data = slices.Clip(n.data[:size])
 		return
 	}
 	n.data = append(n.data, make([]byte, size-int64(len(n.data)))...)

@@ -74,7 +74,7 @@ func NewReplay(from *Image, ops []Op) *Replay {
 	r := &Replay{start: from.nodes, ops: ops, live: from.nodes.clone()}
 	r.content, r.names = make(map[uint64][]byte), make(map[uint64]map[string]uint64)
 	for ino, n := range from.nodes {
-		r.content[ino], r.names[ino] = n.data, maps.Clone(n.entries)
+		r.content[ino], r.names[ino] = slices.Clip(n.data), maps.Clone(n.entries)
 	}
 	return r
 }
@@ -96,7 +96,7 @@ func (r *Replay) Next() bool {
 	switch op.Kind {
 	case Sync:
 		if n := r.live[op.Node]; n != nil {
-			r.content[op.Node] = slices.Clone(n.data)
+			r.content[op.Node] = slices.Clip(n.data)
 		}
 		r.settle(func(c *change) bool { return c.Node == op.Node && (c.Kind == Write || c.Kind == Truncate) })
 	case SyncDir:
@@ -187,7 +187,7 @@ func (r *Replay) strict() tree {
 				n.entries = make(map[string]uint64)
 			}
 		} else if n.mode&typeMask == typeFile {
-			n.data = slices.Clone(r.content[ino])
+			n.data = r.content[ino]
 		}
 	}
 	return t
@@ -205,7 +205,7 @@ func (r *Replay) ordered(n int) tree {
 	}
 	for ino, n := range t {
 		if n.mode&typeMask == typeFile {
-			n.data = slices.Clone(r.content[ino])
+			n.data = r.content[ino]
 		}
 	}
 	return t
