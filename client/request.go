@@ -36,9 +36,7 @@ func (c *Client) Request(ctx context.Context, id statefs.ID, ask statefs.Action,
 }
 
 // act sends a request to the endpoint of an action. args are the arguments of a request about a step.
-func act(ctx context.Context, c *conn, id statefs.ID, ask statefs.Action, query url.Values,
-	args any,
-) (*Answer, error) {
+func act(ctx context.Context, c *conn, id statefs.ID, ask statefs.Action, query url.Values, args any) (*Answer, error) {
 	endpoint := ask
 	for _, spec := range statefs.ActionSpecs() {
 		if spec.Force == ask {

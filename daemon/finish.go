@@ -177,9 +177,7 @@ func (f *finisher) reportToBreaker(op *operation, class catalog.Class) {
 // noteFailedAttempt records in op.rec that a run failed with err, logs it, and returns the cause of
 // the operation's next transition, and the class of the failure. A run is partial when only items
 // failed, which does not make the operation failed.
-func (f *finisher) noteFailedAttempt(op *operation, err error, partial bool) (statefs.Cause,
-	catalog.Class,
-) {
+func (f *finisher) noteFailedAttempt(op *operation, err error, partial bool) (statefs.Cause, catalog.Class) {
 	rec, r := op.rec, op.run
 	before := rec.Error.Code // classOf may change the code
 	class := classOf(r, rec, err)

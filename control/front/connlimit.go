@@ -4,13 +4,16 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
 
 // Near the limit of open files, a new connection would take a descriptor from running work, and a connection that is
-// not accepted would wait without an explanation. So it is accepted, answered with 503, and closed.
+// not accepted would wait without an explanation. So it is accepted, answered with 503, and closed. If no descriptor is
+// left, because work or watches have taken the last ones, a spare one is closed for that.
 
 // maxRejecting bounds how many connections are being rejected at once: each holds a descriptor until it is closed.
 const maxRejecting = 2
@@ -19,7 +22,8 @@ const maxRejecting = 2
 type connLimiter struct {
 	quota     func() error // wraps EMFILE when no descriptor may be used for a client
 	refusal   func(error) *RefusalError
-	rejecting chan struct{} // with room for maxRejecting
+	rejecting chan struct{}           // with room for maxRejecting
+	spare     atomic.Pointer[os.File] // the spare descriptor, nil while it is closed
 	running   *sync.WaitGroup
 	memory    memoryReleaser
 }
@@ -34,9 +38,32 @@ func (c *connLimiter) admit(accepted *conn) bool {
 	c.running.Go(func() {
 		defer func() { <-c.rejecting }()
 		accepted.reject(c.refusal(err).Text)
+		c.keepSpare()
 	})
 	return false
 }
+
+// accept accepts a connection, in place of the spare descriptor if no other is free.
+func (c *connLimiter) accept(from net.Listener) (net.Conn, error) {
+	c.keepSpare()
+	accepted, err := from.Accept()
+	if errors.Is(err, syscall.EMFILE) && c.closeSpare() {
+		return from.Accept()
+	}
+	return accepted, err
+}
+
+// keepSpare opens the spare descriptor, if it is not open. If none is free, the next connection or its end tries again.
+func (c *connLimiter) keepSpare() {
+	if c.spare.Load() == nil {
+		if file, err := os.Open(os.DevNull); err == nil {
+			_ = c.spare.Swap(file).Close() // of another listener that was faster, or nil
+		}
+	}
+}
+
+// closeSpare closes the spare descriptor, and reports whether it was open.
+func (c *connLimiter) closeSpare() bool { return c.spare.Swap(nil).Close() == nil }
 
 // drainTimeout is how long reject waits for the request: when the connection is closed with the request unread, the
 // kernel resets it and the client loses the answer.
@@ -63,7 +90,7 @@ type listener struct {
 
 func (l listener) Accept() (net.Conn, error) {
 	for {
-		c, err := l.Listener.Accept()
+		c, err := l.limiter.accept(l.Listener)
 		if err != nil {
 			return nil, err
 		}

@@ -59,6 +59,7 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 		quota: s.config.Quota, refusal: s.config.Refusal, rejecting: make(chan struct{}, maxRejecting), running: &connections,
 	}
 	defer crowd.memory.stop()
+	defer crowd.closeSpare()
 	var serving sync.WaitGroup
 	for _, l := range listeners {
 		serving.Go(func() {
