@@ -33,21 +33,16 @@ func (d Deliveries) List(ctx context.Context, filter url.Values) (*Outbox, error
 	return fetch[Outbox](ctx, d.conn, "get the outbox", http.MethodGet, "/api/v1/outbox", filter, nil)
 }
 
-// Retry requests a retry of a delivery, see Request. With a wait above zero it returns when each entry
-// was attempted or the wait is over. The longest wait is 10 minutes.
-func (d Deliveries) Retry(ctx context.Context, entry string, args statefs.Args,
+// Request retries a delivery now, or drops it. entry is ID.N-KIND, or an ID for all unfinished deliveries of that
+// operation. Of args it uses Reason and By. A retry with a wait above zero, 10 minutes at most, returns when each entry
+// was attempted or the wait is over. The error is an *[Error] with status 404 when there is no such delivery, and 409
+// when there is nothing to do.
+func (d Deliveries) Request(ctx context.Context, entry string, ask statefs.DeliveryAction, args statefs.Args,
 	wait time.Duration,
 ) (*DeliveryAnswer, error) {
-	return d.request(ctx, entry, statefs.RetryDelivery, args, waitQuery(wait))
-}
-
-// Request retries a delivery now, or drops it. entry is ID.N-KIND, or an ID for all unfinished deliveries of
-// that operation. Of args it uses Reason and By. The error is an *[Error] with status 404 when there is no such
-// delivery, and 409 when there is nothing to do.
-func (d Deliveries) Request(ctx context.Context, entry string, ask statefs.DeliveryAction,
-	args statefs.Args,
-) (*DeliveryAnswer, error) {
-	return d.request(ctx, entry, ask, args, nil)
+	path := "/api/v1/outbox/" + url.PathEscape(entry) + "/" + url.PathEscape(string(ask))
+	return fetch[DeliveryAnswer](ctx, d.conn, string(ask)+" "+entry, http.MethodPost, path, waitQuery(wait),
+		statefs.Args{By: args.By, Reason: args.Reason})
 }
 
 // Bulk retries or drops all deliveries that match a filter, with the parameters of GET /api/v1/outbox; a
@@ -76,12 +71,4 @@ func (d Deliveries) Bulk(ctx context.Context, ask statefs.DeliveryAction, filter
 		}
 		body.Next = *some.Next
 	}
-}
-
-func (d Deliveries) request(ctx context.Context, entry string, ask statefs.DeliveryAction, args statefs.Args,
-	query url.Values,
-) (*DeliveryAnswer, error) {
-	path := "/api/v1/outbox/" + url.PathEscape(entry) + "/" + url.PathEscape(string(ask))
-	return fetch[DeliveryAnswer](ctx, d.conn, string(ask)+" "+entry, http.MethodPost, path, query,
-		statefs.Args{By: args.By, Reason: args.Reason})
 }

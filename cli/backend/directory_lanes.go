@@ -41,9 +41,7 @@ func (d lanes) SetCapacity(_ context.Context, lane string, capacity int) error {
 	return d.each(lane, func(name string) error { return d.tree.Lanes.SetCapacity(name, capacity) })
 }
 
-func (d lanes) ResetCapacity(_ context.Context, lane string) error {
-	return d.each(lane, d.reset)
-}
+func (d lanes) ResetCapacity(_ context.Context, lane string) error { return d.each(lane, d.reset) }
 
 func (d lanes) reset(name string) error {
 	_, err := d.tree.Lanes.Release(statefs.LaneFile{Lane: name, Control: statefs.LaneCapacity})

@@ -183,13 +183,7 @@ func (r remote) Outbox(ctx context.Context, q *OutboxQuery) (*client.Outbox, err
 func (r remote) RequestDelivery(ctx context.Context, entry string, action statefs.DeliveryAction, args statefs.Args,
 	wait time.Duration,
 ) ([]client.DeliveryAnswer, error) {
-	var answer *client.DeliveryAnswer
-	var err error
-	if action == statefs.RetryDelivery {
-		answer, err = r.Deliveries().Retry(ctx, entry, args, wait)
-	} else {
-		answer, err = r.Deliveries().Request(ctx, entry, action, args)
-	}
+	answer, err := r.Deliveries().Request(ctx, entry, action, args, wait)
 	if err != nil {
 		return nil, err
 	}
