@@ -54,6 +54,7 @@ func TestCodeStaysReadable(t *testing.T) {
 				name := d.Name.Name
 				if receiver := receiverOf(d); receiver != "" {
 					count(mostMethods, "methods of %s.%s", f.dir, receiver)
+					count(mostMethods, "methods of all types with the name %s", receiver)
 					name = receiver + "." + name
 				}
 				name = fmt.Sprintf("complexity of %s.%s", f.dir, name)

@@ -10,14 +10,14 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// Lanes reads and changes the lanes; see [Client.Lanes].
-type Lanes struct{ *conn }
+// LaneService reads and changes the lanes; see [Client.Lanes].
+type LaneService struct{ *conn }
 
 // Lanes returns the lanes of the daemon. It sends nothing.
-func (c *Client) Lanes() Lanes { return Lanes{c.conn} }
+func (c *Client) Lanes() LaneService { return LaneService{c.conn} }
 
 // Status returns the state of the lanes and limits.
-func (l Lanes) Status(ctx context.Context) (*statefs.LanesStatus, error) {
+func (l LaneService) Status(ctx context.Context) (*statefs.LanesStatus, error) {
 	return fetch[statefs.LanesStatus](ctx, l.conn, "get the lanes", http.MethodGet, "/api/v1/lanes", nil, nil)
 }
 
@@ -35,7 +35,7 @@ const (
 // Control pauses, resumes, closes or opens a lane, or with the name statefs.AllLanes every lane. Of hold it uses
 // Until and Reason, for a pause and a close. It returns when the action has taken effect. The error is an *[Error] with
 // status 404 when there is no such lane.
-func (l Lanes) Control(ctx context.Context, lane string, action LaneAction, hold statefs.LaneHold) error {
+func (l LaneService) Control(ctx context.Context, lane string, action LaneAction, hold statefs.LaneHold) error {
 	query := url.Values{}
 	if hold.Until != nil {
 		query.Set("until", hold.Until.Format(time.RFC3339Nano))
@@ -49,16 +49,16 @@ func (l Lanes) Control(ctx context.Context, lane string, action LaneAction, hold
 
 // SetCapacity sets how many operations run in a lane at once; a negative capacity is unlimited. It returns when
 // that has taken effect. The errors are those of Control.
-func (l Lanes) SetCapacity(ctx context.Context, lane string, capacity int) error {
+func (l LaneService) SetCapacity(ctx context.Context, lane string, capacity int) error {
 	return l.patch(ctx, lane, statefs.LaneCapacityOf(capacity))
 }
 
 // ResetCapacity restores the configured capacity of a lane.
-func (l Lanes) ResetCapacity(ctx context.Context, lane string) error {
+func (l LaneService) ResetCapacity(ctx context.Context, lane string) error {
 	return l.patch(ctx, lane, "configured")
 }
 
-func (l Lanes) patch(ctx context.Context, lane string, capacity any) error {
+func (l LaneService) patch(ctx context.Context, lane string, capacity any) error {
 	return l.change(ctx, "change lane "+lane, http.MethodPatch, lanePath(lane), nil, map[string]any{"capacity": capacity})
 }
 

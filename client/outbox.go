@@ -22,14 +22,14 @@ type (
 	BulkDeliveries = api.BulkDeliveries
 )
 
-// Deliveries reads and changes the outbox; see [Client.Deliveries].
-type Deliveries struct{ *conn }
+// OutboxService reads and changes the outbox; see [Client.Deliveries].
+type OutboxService struct{ *conn }
 
 // Deliveries returns the deliveries in the outbox of the daemon. It sends nothing.
-func (c *Client) Deliveries() Deliveries { return Deliveries{c.conn} }
+func (c *Client) Deliveries() OutboxService { return OutboxService{c.conn} }
 
 // List returns a page of the deliveries that are not done. filter has the parameters of GET /api/v1/outbox.
-func (d Deliveries) List(ctx context.Context, filter url.Values) (*Outbox, error) {
+func (d OutboxService) List(ctx context.Context, filter url.Values) (*Outbox, error) {
 	return fetch[Outbox](ctx, d.conn, "get the outbox", http.MethodGet, "/api/v1/outbox", filter, nil)
 }
 
@@ -37,7 +37,7 @@ func (d Deliveries) List(ctx context.Context, filter url.Values) (*Outbox, error
 // operation. Of args it uses Reason and By. A retry with a wait above zero, 10 minutes at most, returns when each entry
 // was attempted or the wait is over. The error is an *[Error] with status 404 when there is no such delivery, and 409
 // when there is nothing to do.
-func (d Deliveries) Request(ctx context.Context, entry string, ask statefs.DeliveryAction, args statefs.Args,
+func (d OutboxService) Request(ctx context.Context, entry string, ask statefs.DeliveryAction, args statefs.Args,
 	wait time.Duration,
 ) (*DeliveryAnswer, error) {
 	path := "/api/v1/outbox/" + url.PathEscape(entry) + "/" + url.PathEscape(string(ask))
@@ -49,7 +49,7 @@ func (d Deliveries) Request(ctx context.Context, entry string, ask statefs.Deliv
 // retry needs none. At each target one of them is attempted at once, and the others when that succeeds.
 // Bulk calls the daemon once per thousand deliveries; with dryRun it only returns which match. After an
 // error the result covers the calls before.
-func (d Deliveries) Bulk(ctx context.Context, ask statefs.DeliveryAction, filter url.Values, args statefs.Args,
+func (d OutboxService) Bulk(ctx context.Context, ask statefs.DeliveryAction, filter url.Values, args statefs.Args,
 	dryRun bool,
 ) (*BulkDeliveries, error) {
 	all := new(BulkDeliveries)

@@ -234,18 +234,18 @@ func printableReason(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), MaxLaneReason)], "") // without half a character at the end
 }
 
-// Lanes are the files of lanes/, with which any process pauses, closes and resizes lanes.
-type Lanes struct{ *storage }
+// LaneFiles are the files of lanes/, with which any process pauses, closes and resizes lanes.
+type LaneFiles struct{ *storage }
 
 // OwnerLanes are the files of lanes/ for the daemon, which also keeps its own there.
-type OwnerLanes struct{ *Lanes }
+type OwnerLanes struct{ *LaneFiles }
 
 // Dir returns the absolute path of lanes/.
-func (l *Lanes) Dir() string { return filepath.Join(l.dir, lanesDir) }
+func (l *LaneFiles) Dir() string { return filepath.Join(l.dir, lanesDir) }
 
 // List lists the files of lanes/ that control something, and the stray names that look as if
 // they should.
-func (l *Lanes) List() (files []LaneFile, odd []string, err error) {
+func (l *LaneFiles) List() (files []LaneFile, odd []string, err error) {
 	entries, err := l.readFolder(lanesDir)
 	if err != nil {
 		return nil, nil, fmt.Errorf("list %s: %w", lanesDir, err)
@@ -264,7 +264,7 @@ func (l *Lanes) List() (files []LaneFile, odd []string, err error) {
 // Read reads a file of lanes/. The error wraps fs.ErrNotExist if there is none, and is a
 // *LaneFileError if its content is invalid; the value then still shows whether the file changes
 // later.
-func (l *Lanes) Read(f LaneFile) (LaneValue, error) {
+func (l *LaneFiles) Read(f LaneFile) (LaneValue, error) {
 	info, err := l.root.Lstat(f.path())
 	if err != nil {
 		return LaneValue{}, err
@@ -300,7 +300,7 @@ func (l *Lanes) Read(f LaneFile) (LaneValue, error) {
 
 // Hold pauses or closes a lane, or AllLanes, and replaces an earlier hold. It is durable when
 // it returns.
-func (l *Lanes) Hold(f LaneFile, hold LaneHold) error {
+func (l *LaneFiles) Hold(f LaneFile, hold LaneHold) error {
 	hold.Reason, hold.By = printableReason(hold.Reason), printableReason(hold.By)
 	data, err := json.Marshal(hold)
 	if err != nil {
@@ -311,11 +311,11 @@ func (l *Lanes) Hold(f LaneFile, hold LaneHold) error {
 
 // SetCapacity sets how many operations run in a lane at once; -1 is unlimited. It is durable
 // when it returns.
-func (l *Lanes) SetCapacity(lane string, n int) error {
+func (l *LaneFiles) SetCapacity(lane string, n int) error {
 	return l.write(LaneFile{lane, LaneCapacity}, []byte(FormatLaneCapacity(n)+"\n"))
 }
 
-func (l *Lanes) write(f LaneFile, data []byte) error {
+func (l *LaneFiles) write(f LaneFile, data []byte) error {
 	if _, ok := ParseLaneFile(f.String()); !ok {
 		return fmt.Errorf("write %s: there is no such file of a lane", f)
 	}
@@ -330,7 +330,7 @@ func (l *Lanes) write(f LaneFile, data []byte) error {
 
 // Release removes a file of lanes/: the lane is resumed or opened, or returns to the configured
 // capacity. It reports whether the file existed, and is durable when it returns.
-func (l *Lanes) Release(f LaneFile) (bool, error) {
+func (l *LaneFiles) Release(f LaneFile) (bool, error) {
 	err := l.root.Remove(f.path())
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -350,7 +350,7 @@ func (l *OwnerLanes) Expire(f LaneFile, v LaneValue) (bool, error) {
 }
 
 // Unchanged reports whether a file of lanes/ is still the file from which v was read.
-func (l *Lanes) Unchanged(f LaneFile, v LaneValue) bool {
+func (l *LaneFiles) Unchanged(f LaneFile, v LaneValue) bool {
 	info, err := l.root.Lstat(f.path())
 	return err == nil && v.info != nil && sameContent(info, v.info)
 }
@@ -381,7 +381,7 @@ func isLaneTimes(name string) bool {
 
 // Times returns the times in such a file, in the order in which they were written. Unreadable
 // content is skipped: if the file is lost, the daemon only forgets these times.
-func (l *Lanes) Times(lane string, note LaneTimesKind) []time.Time {
+func (l *LaneFiles) Times(lane string, note LaneTimesKind) []time.Time {
 	data, err := l.readRegular(path.Join(lanesDir, lane+string(note)), laneTimesLimit)
 	if err != nil {
 		return nil
@@ -418,7 +418,7 @@ func (l *OwnerLanes) SetTimes(lane string, note LaneTimesKind, times []time.Time
 const rotationSuffix = ".rotation"
 
 // Rotation returns how many runs of a lane have taken a turn, 0 if unknown.
-func (l *Lanes) Rotation(lane string) uint64 {
+func (l *LaneFiles) Rotation(lane string) uint64 {
 	data, _ := l.readRegular(path.Join(lanesDir, lane+rotationSuffix), laneFileLimit) // nil is no number
 	n, err := strconv.ParseUint(string(bytes.TrimSpace(data)), 10, 63)
 	if err != nil {

@@ -24,7 +24,7 @@ type Tree struct {
 	// Descriptors refuses work for which too few files can be opened.
 	Descriptors *machine.Descriptors
 
-	Lanes     *Lanes
+	Lanes     *LaneFiles
 	Schedules *Schedules
 	Keys      *Keys
 	Outbox    *Outbox
@@ -54,7 +54,7 @@ func Open(dir string, options Options) (*Tree, error) {
 	s := &storage{dir: abs, options: options}
 	live := &LiveList{cachedList{storage: s, name: liveFile}}
 	t := &Tree{
-		storage: s, Lanes: &Lanes{s}, Schedules: &Schedules{s}, Keys: &Keys{storage: s}, Outbox: &Outbox{s},
+		storage: s, Lanes: &LaneFiles{s}, Schedules: &Schedules{s}, Keys: &Keys{storage: s}, Outbox: &Outbox{s},
 		live: live, numbers: &Numbers{storage: s, live: live}, jobsFolder: &jobsFolder{storage: s},
 		operations: &operations{storage: s, days: make(map[string]*dayFolder)},
 	}
