@@ -124,7 +124,8 @@ func (a *admission) follow(c live.Change) {
 	if whole || known {
 		a.unblockLocked()
 	}
-	if c.Before != nil || whole || known { // an operation that only arrives lets no other start
+	// An operation that only arrives lets another start only by changing the order of its key (Place.Item is its key).
+	if c.Before != nil || whole || known || after.Place.Item != nil {
 		a.changed.Store(true)
 	}
 }
@@ -463,8 +464,7 @@ func itemOfOptionalStep(op *operation, at *steps.Step) (item queue.Item, p stepP
 	}, p
 }
 
-// tryAdmitStep queues an optional step for the places that it needs, and reports whether it may
-// start.
+// tryAdmitStep queues an optional step for the places that it needs, and reports whether it may start.
 func (a *admission) tryAdmitStep(op *operation, at *steps.Step) (p stepPlaces, may bool) {
 	item, p := itemOfOptionalStep(op, at)
 	if !p.own {

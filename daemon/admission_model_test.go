@@ -223,6 +223,7 @@ func (m *tableModel) check(t *rapid.T, now time.Time) {
 		case admitted && !m.enqueued[id]:
 			t.Fatalf("%s is admitted, and its reconcile is not enqueued", id)
 		case at.Standing == decide.Holding, admitted:
+			delete(m.outside, id) // an admitted operation is in the queue
 			want.Hold(*at.Item)
 		case at.Standing == decide.Waiting && blocked != m.waitsOutside(at.Item):
 			t.Fatalf("%s waits outside of the queue: %t", id, blocked)

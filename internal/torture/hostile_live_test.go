@@ -28,6 +28,17 @@ func (y *yard) recorded() statefs.ID {
 	return id
 }
 
+// replace puts another file in the place of a record. A sweep that misses the record between the removal and the new
+// file writes it again.
+func (y *yard) replace(name string, place func(*yard, string) error) error {
+	for {
+		err := errors.Join(ignoreMissing(os.Remove(name)), place(y, name))
+		if !errors.Is(err, os.ErrExist) {
+			return err
+		}
+	}
+}
+
 func (y *yard) wait(what string, found outcome) {
 	y.t.Helper()
 	var last error
@@ -63,12 +74,12 @@ func intrude(y *yard) map[string]outcome {
 		cases[kind+" as a request has no effect"] = y.state(asked, statefs.Running)
 
 		odd := y.recorded()
-		must(y.t, errors.Join(os.Remove(y.record(odd)), place(y, y.record(odd))))
+		must(y.t, y.replace(y.record(odd), place))
 		cases[kind+" as a record is kept, and the record is written again"] = all(y.kept(odd.String()+".json"),
 			y.whole(odd, statefs.Running))
 
 		written := y.recorded()
-		must(y.t, errors.Join(os.Remove(y.record(written)), place(y, y.record(written)),
+		must(y.t, errors.Join(y.replace(y.record(written), place),
 			put(y.jobs(statefs.RequestName(written, statefs.Pause)), "")))
 		cases[kind+" as a record is kept by the next write of the record"] = all(
 			y.state(written, statefs.Paused), y.kept(written.String()+".json"), y.whole(written, statefs.Paused),
