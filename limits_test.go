@@ -130,8 +130,9 @@ func complexity(d *ast.FuncDecl) int {
 	return ways
 }
 
-// TestCommitIsTheOnlyWriter: nothing else of the daemon and its rooms writes markers, records, ends and requests, so
-// that the order of writes is in one place. The index alone amends records too: it pins and numbers what has ended.
+// TestCommitIsTheOnlyWriter: no other file of the daemon and its rooms writes the marker, the record or the end of an
+// operation, or drops its requests, so that the order of writes is in one place. The index alone amends records too: it
+// pins and numbers ended operations. ADR 34 lists the writes that are no commits, such as a submit.
 func TestCommitIsTheOnlyWriter(t *testing.T) {
 	t.Parallel()
 	writers := strings.Fields("WriteRecord WriteEnd AmendRecord Move RemoveMarker RestoreMarker RestoreName RemoveName " +
