@@ -191,8 +191,8 @@ func withHandlers(defs []*Definition) (all []*Definition) {
 	return all
 }
 
-// resolveEndpoints gives every endpoint name its definition. Where several definitions
-// claim one name, or what is to follow cannot, none of them gets it and what stood there before stays.
+// resolveEndpoints gives every endpoint name its definition. A name that several definitions claim, or whose next job
+// is not possible, keeps the definition that it had before.
 func (s *snapshot) resolveEndpoints(order []string, before *snapshot, elsewhere func(group, name string) *Definition) {
 	claims := map[string][]*Definition{}
 	for _, name := range order {

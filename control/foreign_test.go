@@ -72,7 +72,7 @@ func TestListsDoNotReadStrangersAgain(t *testing.T) {
 	if n := total("status=running"); n != "1" {
 		t.Errorf("%s are running without the marker", n)
 	}
-	if _, met := r.server.live.strangers.Load(stranger.id); met {
+	if _, met := r.server.live.foreignIDs.Load(stranger.id); met {
 		t.Error("it is remembered without a marker")
 	}
 }

@@ -43,9 +43,9 @@ type liveTable struct {
 	tree    *statefs.Tree
 	catalog *catalog.Catalog
 	daemon  liveStatus
-	// ownRecords has the IDs of live operations with a record, and strangers those of the foreign markers that lists have
-	// met. A record exists before its marker and as long as its operation, so it is looked up once.
-	ownRecords, strangers sync.Map
+	// ownRecords has the IDs of live operations with a record, foreignIDs those of the foreign markers in earlier lists.
+	// A record exists before its marker and as long as its operation, so it is looked up once.
+	ownRecords, foreignIDs sync.Map
 }
 
 // list returns the live operations, sorted by number.
@@ -61,19 +61,19 @@ func (s *liveTable) list() ([]liveOperation, error) {
 			continue // the marker was renamed during the listing
 		}
 		seen[marker.ID] = true
-		_, foreign := s.strangers.Load(marker.ID)
+		_, foreign := s.foreignIDs.Load(marker.ID)
 		if !foreign {
 			if foreign, err = s.isForeign(marker.ID); err != nil {
 				return nil, err
 			}
 		}
 		if foreign && !s.isStarting() {
-			s.strangers.Store(marker.ID, true) // final: a ready daemon has restored the records that a crash lost
+			s.foreignIDs.Store(marker.ID, true) // final: a ready daemon has restored the records that a crash lost
 		}
 		out = append(out, liveOperation{marker.ID, marker.State, foreign})
 	}
 	retain(&s.ownRecords, seen)
-	retain(&s.strangers, seen)
+	retain(&s.foreignIDs, seen)
 	slices.SortFunc(out, func(a, b liveOperation) int {
 		return cmp.Or(cmp.Compare(a.id.Sequence(), b.id.Sequence()), strings.Compare(a.id.String(), b.id.String()))
 	})
@@ -208,13 +208,13 @@ func (s *liveTable) liveView(q *history.Query) (liveView, error) {
 		}
 		if !ours && l.ID.PID() != os.Getpid() {
 			foreign[l.ID] = true
-			s.strangers.Store(l.ID, true) // final: a ready daemon has restored the records that a crash lost
+			s.foreignIDs.Store(l.ID, true) // final: a ready daemon has restored the records that a crash lost
 		}
 		out.Rows = append(out.Rows, row.Pack())
 		return nil
 	})
 	if err == nil {
-		retain(&s.strangers, foreign)
+		retain(&s.foreignIDs, foreign)
 	}
 	return out, err
 }
@@ -261,7 +261,7 @@ func (s *liveTable) liveRows(q *history.Query) (rows []history.Packed, foreign m
 func (s *liveTable) liveRow(op liveOperation, has history.Packed, group string) (row history.Row, known bool, err error) {
 	known = true
 	if row, err = has.Unpack(); err != nil {
-		if _, met := s.strangers.Load(op.id); met {
+		if _, met := s.foreignIDs.Load(op.id); met {
 			row = s.unknownRow(op.id, group)
 			row.Status, row.Number = op.state, 0
 			return row, false, nil

@@ -68,7 +68,7 @@ func Compile(text string, scope Scope) (c *Condition, wrong, hint string) {
 	return r.condition, "", ""
 }
 
-// compile has the library read a text of strangers: whatever it does, a daemon goes on with its last good definitions.
+// compile turns a panic of the library into an error: no text of a job file ends the daemon.
 func compile(text string, options []expr.Option) (program *vm.Program, err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -55,15 +55,15 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 		DisableGeneralOptionsHandler: true,
 	}
 	failed := make(chan error, len(listeners))
-	crowd := &connLimiter{
+	limiter := &connLimiter{
 		quota: s.config.Quota, refusal: s.config.Refusal, rejecting: make(chan struct{}, maxRejecting), running: &connections,
 	}
-	defer crowd.memory.stop()
-	defer crowd.closeSpare()
+	defer limiter.memory.stop()
+	defer limiter.closeSpare()
 	var serving sync.WaitGroup
 	for _, l := range listeners {
 		serving.Go(func() {
-			if err := server.Serve(listener{l, crowd}); !errors.Is(err, http.ErrServerClosed) {
+			if err := server.Serve(listener{l, limiter}); !errors.Is(err, http.ErrServerClosed) {
 				failed <- fmt.Errorf("serve on %s: %w", l.Addr(), err)
 			}
 		})
