@@ -109,7 +109,7 @@ func (s *starts) startRun(op *operation, r *work.Run) {
 	r.Start(&s.runs)
 }
 
-func (s *starts) markRunning(op *operation, unsaid bool) error {
+func (s *starts) markRunning(op *operation, deferred bool) error {
 	rec := *op.rec
 	now := s.owner.Now()
 	if len(rec.Steps) == 0 || rec.StartedAt == nil { // a step has its own start time
@@ -121,7 +121,7 @@ func (s *starts) markRunning(op *operation, unsaid bool) error {
 		return err
 	}
 	writes := []write{moveMarker}
-	if !unsaid {
+	if !deferred {
 		rec.Next = statefs.Running
 		writes = []write{writeRecord, moveMarker}
 	}
@@ -132,7 +132,7 @@ func (s *starts) markRunning(op *operation, unsaid bool) error {
 	s.countTransition(op.id(), row, "run", rec.Run)
 	op.rec = &rec
 	op.enter(statefs.Running)
-	if unsaid {
+	if deferred {
 		s.deferStartRecord(op)
 	}
 	return nil

@@ -414,7 +414,6 @@ func (f *finisher) handleCutOff(op *operation) error {
 	if err != nil {
 		return err
 	}
-	row.Order = statefs.RecordFirst
 	err = f.makeTransition(op, row)
 	if files.DiskFull(err) { // with a full disk the operation can still be controlled
 		op.rec.Rescues++
