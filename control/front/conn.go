@@ -2,7 +2,6 @@ package front
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -45,11 +44,6 @@ func (c *conn) Close() error {
 
 // connKey is the context key of the conn of a request.
 type connKey struct{}
-
-// keepConn is http.Server.ConnContext.
-func keepConn(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, connKey{}, c)
-}
 
 // markHandled marks the connection of r as handled.
 func markHandled(r *http.Request) {

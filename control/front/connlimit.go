@@ -18,6 +18,8 @@ import (
 // maxRejecting bounds how many connections are being rejected at once: each holds a descriptor until it is closed.
 const maxRejecting = 2
 
+const spareTime = 10 * time.Millisecond // how long the spare descriptor is free for a connection
+
 // connLimiter rejects connections near the limit of open files.
 type connLimiter struct {
 	quota     func() error // wraps EMFILE when no descriptor may be used for a client
@@ -48,6 +50,7 @@ func (c *connLimiter) accept(from net.Listener) (net.Conn, error) {
 	c.keepSpare()
 	accepted, err := from.Accept()
 	if errors.Is(err, syscall.EMFILE) && c.closeSpare() {
+		defer time.AfterFunc(spareTime, c.keepSpare).Stop() // there may be no client yet: Accept fails then too
 		return from.Accept()
 	}
 	return accepted, err
@@ -91,6 +94,10 @@ type listener struct {
 func (l listener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.limiter.accept(l.Listener)
+		if errors.Is(err, syscall.EMFILE) { // the spare descriptor is in use; net/http would wait a second for it
+			<-time.After(spareTime)
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}

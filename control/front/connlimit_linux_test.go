@@ -55,6 +55,39 @@ func TestClientsAreAnsweredWithoutAFreeDescriptor(t *testing.T) { //nolint:paral
 	}
 }
 
+// acceptor is a listener whose Accept is a function.
+type acceptor struct {
+	net.Listener
+	accept func() (net.Conn, error)
+}
+
+func (a acceptor) Accept() (net.Conn, error) { return a.accept() }
+
+// While a listener waits for a client, the spare descriptor is open: work must not get it. A listener that finds
+// neither a free descriptor nor the spare one tries again by itself; net/http would wait up to a second each time.
+func TestTheSpareDescriptorIsOpenUntilAClientComes(t *testing.T) {
+	t.Parallel()
+	limiter := &connLimiter{}
+	calls := 0
+	accept := func() (net.Conn, error) {
+		switch calls++; calls {
+		case 2: // after the spare descriptor was closed
+			for end := time.Now().Add(time.Minute); limiter.spare.Load() == nil; <-time.After(time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatal("the spare descriptor is closed while no client is there")
+				}
+			}
+		case 5:
+			return nil, net.ErrClosed
+		}
+		return nil, syscall.EMFILE
+	}
+	if _, err := (listener{acceptor{accept: accept}, limiter}).Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("%v after %d calls, want the error of the listener that was closed", err, calls)
+	}
+	limiter.closeSpare()
+}
+
 // wantRefusal sends a request over a socket that is not connected yet.
 func wantRefusal(t *testing.T, client int, address string) {
 	t.Helper()

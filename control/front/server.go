@@ -37,11 +37,10 @@ func (s *Server) Drain() { s.draining.Store(true) }
 // nil, or the error that stopped it.
 func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	if err := s.CheckListeners(listeners); err != nil {
-		errs := []error{err}
 		for _, l := range listeners {
-			errs = append(errs, l.Close())
+			err = errors.Join(err, l.Close())
 		}
-		return errors.Join(errs...)
+		return err
 	}
 	base, endRequests := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer endRequests(nil)
@@ -49,8 +48,9 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	server := &http.Server{
 		Handler: s, BaseContext: func(net.Listener) context.Context { return base },
 		ReadHeaderTimeout: s.config.Limits.Header, IdleTimeout: s.config.Limits.Idle, MaxHeaderBytes: MaxRequest,
-		ErrorLog:  slog.NewLogLogger(s.config.Logger.Handler(), slog.LevelDebug),
-		ConnState: trackConnections(&connections), ConnContext: keepConn,
+		ErrorLog:    slog.NewLogLogger(s.config.Logger.Handler(), slog.LevelDebug),
+		ConnState:   trackConnections(&connections),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 		// net/http would answer OPTIONS * without the guard.
 		DisableGeneralOptionsHandler: true,
 	}
@@ -86,11 +86,10 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 func (s *Server) stop(ctx context.Context, server *http.Server) error {
 	ctx, cancel := context.WithTimeout(ctx, s.config.Limits.Stop)
 	defer cancel()
-	err := server.Shutdown(ctx)
-	if errors.Is(err, context.DeadlineExceeded) {
-		return server.Close()
+	if err := server.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		return err
 	}
-	return err
+	return server.Close()
 }
 
 // trackConnections returns a hook that counts each connection from its first state to its last, so that Serve can wait
