@@ -25,9 +25,8 @@ import (
 // A reconcile only notes the place of its operation in the table, and the queue has what the table has. So no
 // place leaks: in whatever way an operation leaves the running state, its place follows.
 //
-// The locks are taken in this order: the lock of the table, mu, the lock of the reconcile queue. No
-// system call is made under mu, because the table may wait for it. So operations are admitted after
-// the change, under admitting.
+// The locks are taken in this order: the lock of the table, mu, the lock of the reconcile queue. No system call is made
+// under mu, because the table may wait for it. So operations are admitted after the change, under admitting.
 type admission struct {
 	enqueue  func(statefs.ID) // adds an operation to the reconcile queue
 	now      func() time.Time
@@ -124,8 +123,7 @@ func (a *admission) follow(c live.Change) {
 	if whole || known {
 		a.unblockLocked()
 	}
-	// An operation that only arrives lets another start only by changing the order of its key (Place.Item is its key).
-	if c.Before != nil || whole || known || after.Place.Item != nil {
+	if c.Before != nil || whole || known { // an operation that only arrives lets no other start
 		a.changed.Store(true)
 	}
 }
@@ -162,7 +160,11 @@ func (a *admission) moveLocked(id statefs.ID, before, after live.Place, list *st
 		a.blocked[id] = b
 		fallthrough
 	default:
-		a.queue.KeepTurn(*after.Item)
+		item := *after.Item
+		if after.Standing == decide.Arriving && item.KeyOrder == queue.BySubmit {
+			item.KeyOrder = queue.Arriving
+		}
+		a.queue.KeepTurn(item)
 	}
 }
 
@@ -213,8 +215,7 @@ func (a *admission) frontPriority(op *operation) int {
 	return op.rec.Priority
 }
 
-// releaseReservation releases the descriptors reserved for a start: the operation has opened them
-// by now.
+// releaseReservation releases the descriptors reserved for a start: the operation has opened them by now.
 func (a *admission) releaseReservation(id statefs.ID) {
 	a.mu.Lock()
 	a.releaseReservationLocked(id)
@@ -246,9 +247,8 @@ func (a *admission) notify(wanted []statefs.ID, except statefs.ID) {
 // enable lets operations start from now on: all running operations are known.
 func (a *admission) enable() { a.update(func(*queue.Queue) { a.open = true }) }
 
-// SetLanes adds or changes lanes in one decision. The admission of operations in these lanes that
-// are not about to start is undone and decided again, so that nothing starts above a lowered
-// capacity.
+// SetLanes adds or changes lanes in one decision. The admission of operations in these lanes that are not about to
+// start is undone and decided again, so that nothing starts above a lowered capacity.
 func (a *admission) SetLanes(all ...lanes.Change) {
 	a.update(func(q *queue.Queue) {
 		changed := make(map[string]bool, len(all))
@@ -439,8 +439,7 @@ func (a *admission) Limits() []statefs.LimitStatus {
 	return a.queue.Limits()
 }
 
-// noLane is the lane of an optional step that shares the lane of its operation and takes limits of
-// its own.
+// noLane is the lane of an optional step that shares the lane of its operation and takes limits of its own.
 const noLane = ""
 
 // itemOfOptionalStep returns the queue item of an optional step. While its operation holds places,

@@ -230,7 +230,11 @@ func (m *tableModel) check(t *rapid.T, now time.Time) {
 		case at.Standing == decide.Waiting && !blocked:
 			want.Enqueue(*at.Item)
 		case at.Item != nil:
-			want.KeepTurn(*at.Item)
+			item := *at.Item
+			if at.Standing == decide.Arriving && item.KeyOrder == queue.BySubmit {
+				item.KeyOrder = queue.Arriving
+			}
+			want.KeepTurn(item)
 		}
 	}
 	if want.Ready(now) && m.open {

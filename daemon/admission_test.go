@@ -6,8 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/daemon/lanes"
 	"github.com/jobdir/jobdir/daemon/queue"
+	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -378,5 +380,47 @@ func TestRateAfterARestart(t *testing.T) {
 	for _, id := range []statefs.ID{first, second} {
 		k.touch(id, statefs.Cancel)
 		k.awaitEnd(id)
+	}
+}
+
+// A draft that is refused starts nothing: while it may still be refused, no operation has the turn only because the
+// draft would change the order of the key.
+func TestRefusedSubmitDoesNotChangeTheOrderOfItsKey(t *testing.T) {
+	t.Parallel()
+	b := lanesBench(t)
+	def := b.catalog.Get("test", "one")
+	params, err := def.BindJSON([]byte(`{}`))
+	must(t, err)
+	draft := func(lane, order string, priority int) statefs.Submission {
+		s, err := submit.Build(def, params, submit.Options{}, time.Now())
+		must(t, err)
+		s.Lane, s.Key, s.KeyOrder, s.Priority = lane, "k", order, priority
+		return s
+	}
+	first := b.submit("one", `{}`)
+	b.awaitState(first, statefs.Running)
+	urgent, err := publish(b.tree, draft("one", string(catalog.KeyByPriority), 5))
+	must(t, err)
+	b.awaitWaiting(urgent.ID, statefs.WaitsForLane)
+	later, err := publish(b.tree, draft("two", string(catalog.KeyByPriority), 0))
+	must(t, err)
+	behind := func(want statefs.ID) {
+		t.Helper()
+		if why := b.awaitWaiting(later.ID, statefs.WaitsForKey); why.HeldBy != want {
+			t.Errorf("it waits for %s, want %s", why.HeldBy, want)
+		}
+	}
+	behind(urgent.ID)
+	arriving, err := b.tree.Draft(draft("two", "", 0))
+	must(t, err)
+	refused, err := b.tree.Draft(draft("two", "", 0))
+	must(t, err)
+	b.tree.Discard(refused)
+	behind(arriving.ID)
+	b.tree.Discard(arriving)
+	behind(urgent.ID)
+	for _, id := range []statefs.ID{first, urgent.ID, later.ID} {
+		b.touch(id, statefs.Cancel)
+		b.awaitEnd(id)
 	}
 }

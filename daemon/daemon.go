@@ -359,9 +359,8 @@ func (d *Daemon) Drain() <-chan struct{} {
 	return drained
 }
 
-// countWaiting returns how many operations wait for their time, their turn or their next attempt:
-// all that will start by themselves. Operations that a person must release (paused, failed_manual)
-// do not count.
+// countWaiting returns how many operations wait for their time, their turn or their next attempt: all that will start
+// by themselves. Operations that a person must release (paused, failed_manual) do not count.
 func (d *Daemon) countWaiting() int {
 	states := d.States()
 	return states[statefs.Queued] + states[statefs.Scheduled] + states[statefs.FailedRetryable]
@@ -418,9 +417,8 @@ func (d *Daemon) Stats() api.LiveStats {
 	return s
 }
 
-// Health returns the health report. It may be called at any time. It also checks whether the
-// watched folder is still the one in the storage, because some ways to lose it cause no event, and
-// ends the daemon if it is not.
+// Health returns the health report. It may be called at any time. It also checks whether the watched folder is still
+// the one in the storage, because some ways to lose it cause no event, and ends the daemon if it is not.
 func (d *Daemon) Health() api.Health {
 	h := api.Health{
 		Draining: d.draining(), Watch: api.WatchMode(d.dir.Mode()), Live: d.States(),

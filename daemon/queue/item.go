@@ -29,6 +29,7 @@ type KeyOrder uint8
 const (
 	BySubmit   KeyOrder = iota // in order of submit
 	ByPriority                 // by priority, then in order of submit
+	Arriving                   // BySubmit, only with KeepTurn: the item may be refused, and must not let another start
 	AnyOrder                   // in order of submit; others overtake an item that cannot start
 	keyOrders
 )

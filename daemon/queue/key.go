@@ -131,6 +131,9 @@ func (k *key) settle() {
 			k.first = head
 		}
 	}
+	if k.order() == ByPriority && k.orders[Arriving] > 0 { // the order may change, so nothing starts
+		k.first = k.turnKeepers.first()
+	}
 	for l := k.lines; l != nil; l = l.next {
 		switch {
 		case len(k.holders) > 0, strict && k.first.line != l:

@@ -35,6 +35,24 @@ var rulesOfKeys = map[string]string{
 		starts d
 		leave d
 		starts b`,
+	"one that may still be refused lets no other start": `
+		lane l -1; lane m 0
+		wait a l key=k order=priority; wait b m key=k prio=5 order=priority; keep c l key=k order=arriving
+		starts
+		why a key by=c pos=1
+		leave c
+		starts
+		why a key by=b pos=1
+		keep c l key=k order=arriving
+		wait c l key=k
+		starts a`,
+	"nor does it when it asks for the order that the others have": `
+		lane l -1
+		wait a l key=k order=priority; wait b l key=k prio=5 order=priority
+		keep c l key=k prio=9 order=priority; keep d l key=j order=arriving; wait e l key=j
+		starts
+		leave c; leave d
+		starts b e`,
 	"those with the same priority go in order of submit": `
 		lane l -1
 		wait a l key=k order=priority; wait b l key=k prio=1 order=priority; wait c l key=k order=priority since=-1m

@@ -152,6 +152,9 @@ func drawFrom(t *rapid.T, items []Item) Item {
 }
 
 func (m *machine) wait(item Item) {
+	if item.KeyOrder == Arriving { // it has arrived
+		item.KeyOrder = BySubmit
+	}
 	m.Enqueue(item)
 	m.oracle.remove(item.ID)
 	m.oracle.waiting = append(m.oracle.waiting, item)
@@ -159,6 +162,9 @@ func (m *machine) wait(item Item) {
 }
 
 func (m *machine) keep(item Item) {
+	if item.KeyOrder == BySubmit && rapid.Bool().Draw(m.t, "arriving") {
+		item.KeyOrder = Arriving
+	}
 	m.KeepTurn(item)
 	m.oracle.remove(item.ID)
 	delete(m.items, item.ID)

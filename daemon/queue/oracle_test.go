@@ -222,6 +222,16 @@ func (o *oracle) turn(i Item, now time.Time) (ahead Item, strict bool) {
 			ahead = other
 		}
 	}
+	isArriving := func(i Item) bool { return i.KeyOrder == Arriving }
+	if kept := of(o.kept); order == ByPriority && slices.ContainsFunc(kept, isArriving) {
+		order = BySubmit
+		ahead = kept[0]
+		for _, other := range kept {
+			if before(other, ahead) {
+				ahead = other
+			}
+		}
+	}
 	return ahead, strict
 }
 

@@ -128,7 +128,7 @@ func (s *script) item(words []string) Item {
 		case "key":
 			item.Key = value
 		case "order":
-			item.KeyOrder = map[string]KeyOrder{"priority": ByPriority, "any": AnyOrder}[value]
+			item.KeyOrder = map[string]KeyOrder{"priority": ByPriority, "arriving": Arriving, "any": AnyOrder}[value]
 		case "begun":
 			item.Begun = true
 		case "limits":
