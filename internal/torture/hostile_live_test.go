@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -28,15 +30,14 @@ func (y *yard) recorded() statefs.ID {
 	return id
 }
 
-// replace puts another file in the place of a record. A sweep that misses the record between the removal and the new
-// file writes it again.
+// replace puts another file in the place of a record, in one step: a sweep that missed the record in between would
+// write it again, over the other file.
 func (y *yard) replace(name string, place func(*yard, string) error) error {
-	for {
-		err := errors.Join(ignoreMissing(os.Remove(name)), place(y, name))
-		if !errors.Is(err, os.ErrExist) {
-			return err
-		}
+	aside := filepath.Join(y.t.TempDir(), filepath.Base(name)) // the same name, to which a link may lead
+	if err := place(y, aside); err != nil {
+		return err
 	}
+	return unix.Renameat2(unix.AT_FDCWD, aside, unix.AT_FDCWD, name, unix.RENAME_EXCHANGE)
 }
 
 func (y *yard) wait(what string, found outcome) {
