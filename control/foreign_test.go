@@ -49,7 +49,7 @@ func TestEndedForeignOperationIsNotGone(t *testing.T) {
 }
 
 // A list looks for the record of a foreign marker once: a record file that appears later is not read.
-func TestListsDoNotReadStrangersAgain(t *testing.T) {
+func TestListsDoNotReadForeignOperationsAgain(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	ours := r.submit().start()
@@ -95,7 +95,7 @@ func TestListsDoNotLookAtStrangersThatTheDaemonKnows(t *testing.T) {
 }
 
 // The list of a group tries the record of a foreign marker once, and none to learn its group.
-func TestGroupListsDoNotReadStrangersAgain(t *testing.T) {
+func TestGroupListsDoNotReadForeignOperationsAgain(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	ours := r.submit().start()
