@@ -48,7 +48,7 @@ func (r *rig) isCut(got []api.Event) uint64 {
 		}
 	}
 	last := got[told]
-	if last.Type != events.Missing || last.Seq != told || last.Gap.From != told+1 || last.Gap.To < last.Gap.From ||
+	if last.Type != events.Missing || last.Seq != told || last.Gap.From != told+1 || last.Gap.To+1 < last.Gap.From ||
 		last.Gap.Reason != events.GapSlow {
 		r.t.Fatalf("the last event is %+v, gap %+v, want a gap from %d, reason slow", last, last.Gap, told+1)
 	}
