@@ -78,7 +78,7 @@ func TestListsDoNotReadForeignOperationsAgain(t *testing.T) {
 }
 
 // A list does not look at a foreign marker whose state the daemon knows: here there is no such file.
-func TestListsDoNotLookAtStrangersThatTheDaemonKnows(t *testing.T) {
+func TestListsDoNotLookAtForeignOperationsThatTheDaemonKnows(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	id, err := statefs.MakeID("testrouter-own", time.Now(), os.Getppid(), 999999)

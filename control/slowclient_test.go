@@ -35,7 +35,7 @@ func (r *rig) untilDisconnected() {
 }
 
 // isCut checks that the received events are complete up to the final gap, and returns the number after which to
-// continue.
+// continue. The gap is empty if the client has received every event.
 func (r *rig) isCut(got []api.Event) uint64 {
 	r.t.Helper()
 	if len(got) < 2 {
