@@ -86,6 +86,7 @@ func TestRequestsOnAFullDiskTookEffect(t *testing.T) {
 	effect := func(id, ask string, state statefs.State) {
 		t.Helper()
 		until(t, ask+" took effect", func() bool {
+			fill(t, ballast) // the daemon may have removed a file
 			a := request(id, ask, "1s")
 			if a.TookEffect == a.Pending || a.TookEffect && (a.State != state || a.Durable == nil || *a.Durable) {
 				t.Fatalf("%s on a full disk: %+v", ask, a)
@@ -309,7 +310,7 @@ func wantProcesses(t *testing.T, when, states string, pids []int) {
 // fill writes a file until its disk is full.
 func fill(t *testing.T, ballast string) {
 	t.Helper()
-	f, err := os.Create(ballast)
+	f, err := os.OpenFile(ballast, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	for err == nil {
 		_, err = f.Write(make([]byte, 4096))
 	}
