@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/client"
+	"github.com/jobdir/jobdir/internal/addrtest"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -77,14 +77,7 @@ func TestAddresses(t *testing.T) {
 
 func TestUnreachableDaemon(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := "http://" + l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	address := "http://" + addrtest.For(t)
 	long := filepath.Join(t.TempDir(), strings.Repeat("long/", 40), "no.sock")
 	for _, address := range []string{address, "unix:" + filepath.Join(t.TempDir(), "no.sock"), "unix:" + long} {
 		c, err := client.New(address)

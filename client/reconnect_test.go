@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/client"
+	"github.com/jobdir/jobdir/internal/addrtest"
 )
 
 const (
@@ -85,7 +86,7 @@ func TestFollowGoesOnWhereItWas(t *testing.T) {
 // Followers and waiting clients find a daemon again that returns at its address, as after a restart.
 func TestRestartedDaemonIsFound(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", addrtest.For(t))
 	if err != nil {
 		t.Fatal(err)
 	}

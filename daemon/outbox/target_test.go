@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -20,6 +19,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/jobdir/jobdir/internal/addrtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -172,15 +173,7 @@ func TestWebhookAnswers(t *testing.T) {
 
 func TestWebhookThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // the port is closed again below
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
-	_, err = webhook(t, loopback).Deliver(t.Context(),
-		parcel("http://"+listener.Addr().String()+"/hook?token=secret", "{}"))
+	_, err := webhook(t, loopback).Deliver(t.Context(), parcel("http://"+addrtest.For(t)+"/hook?token=secret", "{}"))
 	if err == nil || !strings.Contains(err.Error(), "connection refused") || strings.Contains(err.Error(), "secret") {
 		t.Errorf("nobody there: %v", err)
 	}

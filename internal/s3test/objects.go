@@ -24,7 +24,7 @@ type Object struct {
 var ErrNoObject = errors.New("there is no such object")
 
 func (s *Server) client() (*minio.Core, error) {
-	return minio.NewCore(s.addr, &minio.Options{
+	return minio.NewCore(s.Addr(), &minio.Options{
 		Creds: credentials.NewStaticV4(s.AccessKey, s.SecretKey, ""), Secure: s.CertFile != "", Region: "us-east-1",
 		Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, //nolint:gosec // the server is our own
 	})

@@ -5,13 +5,14 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/jobdir/jobdir/internal/addrtest"
 )
 
 // The credentials of a server when Config says none.
@@ -39,7 +40,7 @@ type Server struct {
 	kind    Kind
 	program string
 	dir     string
-	addr    string
+	addr    *addrtest.Address
 	cmd     *exec.Cmd
 	ended   chan struct{} // closed when the process is gone
 	output  *os.File
@@ -53,43 +54,34 @@ func New(kind Kind, dir string) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{Config: Config{AccessKey: AccessKey, SecretKey: SecretKey}, kind: kind, program: program, dir: dir}
-	s.addr, err = freeAddr()
+	s.addr, err = addrtest.Hold()
 	return s, errors.Join(err, os.MkdirAll(filepath.Join(dir, "data"), 0o700))
-}
-
-// freeAddr returns an unused address of loopback.
-func freeAddr() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
 }
 
 // Kind is which program it is.
 func (s *Server) Kind() Kind { return s.kind }
 
 // Addr is the host and port.
-func (s *Server) Addr() string { return s.addr }
+func (s *Server) Addr() string { return s.addr.String() }
 
 // URL is the endpoint.
 func (s *Server) URL() string {
 	if s.CertFile != "" {
-		return "https://" + s.addr
+		return "https://" + s.Addr()
 	}
-	return "http://" + s.addr
+	return "http://" + s.Addr()
 }
 
 // command is how the program is called, and what says that it is ready.
 func (s *Server) command() (cmd *exec.Cmd, ready string) {
 	data := filepath.Join(s.dir, "data")
 	if s.kind == MinIO {
-		cmd = exec.Command(s.program, "server", "--address", s.addr, "--quiet", data)
+		cmd = exec.Command(s.program, "server", "--address", s.Addr(), "--quiet", data)
 		cmd.Env = append(os.Environ(), "MINIO_ROOT_USER="+s.AccessKey, "MINIO_ROOT_PASSWORD="+s.SecretKey, "MINIO_UPDATE=off",
 			"MINIO_BROWSER=off")
 		return cmd, "/minio/health/ready"
 	}
-	args := []string{"--port", s.addr, "--quiet", "--health", "/healthz"}
+	args := []string{"--port", s.Addr(), "--quiet", "--health", "/healthz"}
 	if s.ReadOnly {
 		args = append(args, "--readonly")
 	}

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/jobdir/jobdir/internal/addrtest"
 	"github.com/jobdir/jobdir/internal/prooftest"
 )
 
@@ -81,10 +82,7 @@ type hook struct {
 
 func newHook(t *testing.T) *hook {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	h := &hook{addr: l.Addr().String(), got: filepath.Join(t.TempDir(), "got")}
-	must(t, l.Close())
+	h := &hook{addr: addrtest.For(t), got: filepath.Join(t.TempDir(), "got")}
 	must(t, os.WriteFile(h.got, nil, 0o600))
 	t.Cleanup(h.Kill)
 	return h

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
@@ -13,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -124,17 +126,33 @@ type server struct {
 	start func() *exec.Cmd
 	ready func(cmd *exec.Cmd, out io.Reader) error
 	cmd   *exec.Cmd
+	said  bytes.Buffer // on standard error, since it was started last
 }
 
-// address returns one of loopback that is free now.
+// address returns one of loopback that the test has until it ends: a socket that does not listen keeps the port from
+// all programs but the server that names it, also while that is down.
 func address(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Cleanup(func() { _ = syscall.Close(fd) })
+	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	name, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, is := name.(*syscall.SockaddrInet4)
+	if !is {
+		t.Fatalf("the socket is bound to %v", name)
+	}
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(in.Port))
 }
 
 // newMongo makes a MongoDB server over a new folder. It does not run yet.
@@ -205,7 +223,8 @@ func (s *server) up() *server {
 	s.t.Helper()
 	s.cmd = s.start()
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	s.cmd.Stderr = os.Stderr
+	s.said.Reset()
+	s.cmd.Stderr = &s.said
 	out, err := s.cmd.StdoutPipe()
 	if err == nil {
 		err = s.cmd.Start()
@@ -214,14 +233,16 @@ func (s *server) up() *server {
 		err = s.ready(s.cmd, out)
 	}
 	if err != nil {
-		s.t.Fatalf("start %s: %v", s.cmd.Path, err)
+		path := s.cmd.Path
+		s.end(syscall.SIGKILL) // then what it wrote is whole
+		s.t.Fatalf("start %s: %v; it wrote: %s", path, err, s.said.Bytes())
 	}
 	return s
 }
 
 // end ends the server, if it runs.
 func (s *server) end(how syscall.Signal) {
-	if s.cmd == nil {
+	if s.cmd == nil || s.cmd.Process == nil {
 		return
 	}
 	_ = s.cmd.Process.Signal(how)
