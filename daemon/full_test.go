@@ -59,12 +59,12 @@ func (b *bench) taken() []string {
 	return names
 }
 
-// awaitKnown waits until the daemon has an operation in a state.
+// awaitKnown waits until the daemon manages an operation in a state: it has seen its marker.
 func (b *bench) awaitKnown(id statefs.ID, state statefs.State) {
 	b.t.Helper()
 	b.await(id.String()+" is known to be "+string(state), func() bool {
 		b.nudge()
-		return b.daemon.stateOf(id) == state
+		return b.daemon.manages(id) && b.daemon.stateOf(id) == state
 	})
 }
 
