@@ -76,6 +76,12 @@ var imports = []row{
 		[]string{renameio, atomic, xsys},
 		"the one place that replaces, renames and syncs files; what their names and contents mean it does not know",
 	},
+	{
+		"statefs/journal", 1,
+		[]string{"statefs/files", "statefs/notify"},
+		nil,
+		"numbered lines in preallocated files, durable many at a time; what a line means it does not know",
+	},
 
 	{
 		"statefs", 1,

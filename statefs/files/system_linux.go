@@ -3,6 +3,7 @@ package files
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"strconv"
@@ -123,4 +124,31 @@ func FullReason(dir string) (string, error) {
 		return "all inodes of the file system are used", nil
 	}
 	return "", nil
+}
+
+// WriteAt writes data into an open file at an offset. With durable, the data is on the disk when it returns, without
+// what else is unsynced of the file; see RWF_DSYNC in pwritev2(2). Then every error but a full disk is a *SyncError.
+func WriteAt(f *os.File, data []byte, offset int64, durable bool) error {
+	if !durable {
+		_, err := f.WriteAt(data, offset)
+		return err
+	}
+	err := WithDescriptor(f, func(fd int) error {
+		for len(data) > 0 {
+			n, err := unix.Pwritev2(fd, [][]byte{data}, offset, unix.RWF_DSYNC)
+			switch {
+			case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOSYS):
+				return writeAndSync(f, data, offset)
+			case errors.Is(err, unix.EINTR):
+				continue
+			case err == nil && n == 0:
+				return io.ErrShortWrite
+			case err != nil:
+				return err
+			}
+			data, offset = data[n:], offset+int64(n)
+		}
+		return nil
+	})
+	return asFailedSync(f, err)
 }

@@ -27,3 +27,12 @@ func Identify(fd int, file string) (Identity, uint64, error) { return identifyBy
 
 // FullReason reports free space: it is checked on Linux only.
 func FullReason(string) (string, error) { return "", nil }
+
+// WriteAt writes data into an open file at an offset. With durable, the file is synced then.
+func WriteAt(f *os.File, data []byte, offset int64, durable bool) error {
+	if !durable {
+		_, err := f.WriteAt(data, offset)
+		return err
+	}
+	return asFailedSync(f, writeAndSync(f, data, offset))
+}

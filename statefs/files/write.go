@@ -329,3 +329,18 @@ func retryInterrupted(op, path string, call func() error) error {
 		}
 	}
 }
+
+func writeAndSync(f *os.File, data []byte, offset int64) error {
+	if _, err := f.WriteAt(data, offset); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// asFailedSync makes a *SyncError of every error but a full disk: a synced write does not say which part of it failed.
+func asFailedSync(f *os.File, err error) error {
+	if err == nil || DiskFull(err) {
+		return err
+	}
+	return &SyncError{f.Name(), err}
+}

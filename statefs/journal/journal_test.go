@@ -1,0 +1,414 @@
+package journal
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// small are options with which few appends fill a segment.
+var small = Options{SegmentSize: 16 << 10, MaxSegments: 4, Reserve: 2 << 10}
+
+// bench is a journal that runs.
+type bench struct {
+	*Journal
+	t    *testing.T
+	stop context.CancelFunc
+	done chan error
+}
+
+// start opens the journal of a folder behind all of its frames.
+func start(t *testing.T, dir string, o Options) *bench {
+	t.Helper()
+	r, _ := readAll(t, dir)
+	j, err := Open(r, 0, o)
+	must(t, err)
+	b := &bench{Journal: j, t: t, done: make(chan error, 1)}
+	ctx, stop := context.WithCancel(t.Context())
+	b.stop = stop
+	go func() { b.done <- j.Run(ctx) }()
+	return b
+}
+
+// end stops it.
+func (b *bench) end() {
+	b.t.Helper()
+	b.stop()
+	must(b.t, <-b.done)
+}
+
+// put appends and waits.
+func (b *bench) put(entries ...string) {
+	b.t.Helper()
+	must(b.t, b.Append(lines(entries...)...).Wait(b.t.Context()))
+}
+
+func lines(entries ...string) (all [][]byte) {
+	for _, e := range entries {
+		all = append(all, []byte(e))
+	}
+	return all
+}
+
+// readAll reads a folder without an error, and returns its entries by number.
+func readAll(t *testing.T, dir string) (*Reader, map[uint64]string) {
+	t.Helper()
+	r, got, err := read(t, dir)
+	must(t, err)
+	return r, got
+}
+
+func read(t *testing.T, dir string) (*Reader, map[uint64]string, error) {
+	t.Helper()
+	r, err := NewReader(dir)
+	must(t, err)
+	t.Cleanup(func() { must(t, r.Close()) })
+	got := map[uint64]string{}
+	for f, err := range r.Frames() {
+		if err != nil {
+			return r, got, err
+		}
+		for i, e := range f.Entries {
+			got[f.First+uint64(i)] = string(e)
+		}
+	}
+	return r, got, nil
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestEntriesAreReadBack(t *testing.T) {
+	t.Parallel()
+	for _, durable := range []bool{false, true} {
+		dir := t.TempDir()
+		o := small
+		o.Durable, o.Origin = durable, Origin{Storage: "mark", Place: "8:1", Boot: "boot", Mount: ""}
+		b := start(t, dir, o)
+		b.put("one")
+		b.put("two", "", "four")
+		if next := b.Next(); next != 5 {
+			t.Fatalf("the next entry is %d", next)
+		}
+		b.end()
+		r, got := readAll(t, dir)
+		want := map[uint64]string{1: "one", 2: "two", 3: "", 4: "four"}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Fatalf("%v, want %v", got, want)
+		}
+		end := r.End()
+		if end.Frame != 2 || end.Entry != 4 || end.Header.Storage != "mark" || end.Header.Mount != "-" || end.Header.Number != 1 {
+			t.Fatalf("%+v", end)
+		}
+		b = start(t, dir, o)
+		b.put("five")
+		b.end()
+		if r, got = readAll(t, dir); got[5] != "five" || r.End().Frame != 3 || r.End().Header.Number != 2 {
+			t.Fatalf("%v %+v", got, r.End())
+		}
+	}
+}
+
+// Appends of many goroutines, through many segments: the order is that of the numbers, no entry is missing, and no more
+// files exist than allowed.
+func TestManySegments(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	b := start(t, dir, small)
+	var mu sync.Mutex // held from Next to Append
+	var writers sync.WaitGroup
+	for range 8 {
+		writers.Go(func() {
+			for range 500 {
+				if err := b.Room(t.Context(), 200); err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				n := b.Next()
+				c := b.Append(fmt.Appendf(nil, "%d %0100d", n, n), fmt.Appendf(nil, "%d", n+1))
+				mu.Unlock()
+				if err := c.Wait(t.Context()); err != nil {
+					t.Error(err)
+					return
+				}
+				b.Viewed(n + 1)
+				if n%16 == 1 {
+					b.Checkpoint(n - n%16)
+				}
+			}
+		})
+	}
+	writers.Wait()
+	status := b.Status()
+	if status.Segments > small.MaxSegments {
+		t.Fatalf("%+v", status)
+	}
+	b.end()
+	r, got := readAll(t, dir)
+	if r.End().Entry != 8000 || r.End().Checkpoint < 7900 {
+		t.Fatalf("%+v", r.End())
+	}
+	for n, e := range got {
+		if first, _, _ := strings.Cut(e, " "); first != strconv.FormatUint(n, 10) {
+			t.Fatalf("entry %d is %s", n, e)
+		}
+	}
+	for n := r.End().Checkpoint + 1; n <= 8000; n++ {
+		if got[n] == "" {
+			t.Fatalf("entry %d is missing", n)
+		}
+	}
+}
+
+func TestALargeFrameGetsASegmentOfItsOwn(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	b := start(t, dir, small)
+	large := strings.Repeat("x", 50<<10)
+	b.put("before")
+	b.put(large, "with it")
+	after := strings.Repeat("y", 5<<10) // does not fit behind it
+	b.put(after)
+	if _, got := readAll(t, dir); got[1] != "before" || got[2] != large || got[3] != "with it" || got[4] != after {
+		t.Fatalf("%d entries", len(got))
+	}
+	b.Checkpoint(4)
+	until(t, func() bool { // it is not used again
+		all, err := filepath.Glob(filepath.Join(dir, "*"))
+		must(t, err)
+		return !slices.ContainsFunc(all, func(name string) bool {
+			info, err := os.Stat(name)
+			return err == nil && info.Size() > small.SegmentSize
+		})
+	})
+	b.end()
+}
+
+// When all segments wait for a checkpoint, an append waits; the checkpoint lets it go on.
+func TestFullJournalWaitsForACheckpoint(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	b := start(t, dir, small)
+	var last *Commit
+	for range 200 {
+		last = b.Append(bytes.Repeat([]byte("x"), 1000))
+	}
+	until(t, func() bool { return b.Status().Full >= small.MaxSegments-1 })
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := b.Room(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("room in a full journal: %v", err)
+	}
+	done := false
+	for through := uint64(1); !done; through++ {
+		b.Checkpoint(through)
+		select {
+		case <-last.Done():
+			done = true
+		case <-time.After(time.Millisecond):
+		}
+	}
+	must(t, last.Err())
+	b.Checkpoint(200)
+	must(t, b.Room(t.Context(), 1))
+	b.end()
+	if _, got := readAll(t, dir); len(got[200]) != 1000 {
+		t.Fatal("the last entry is missing")
+	}
+}
+
+// What was viewed is recorded when the journal falls idle, and the frame that says so is replaced by the next one.
+func TestViewedIsRecorded(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	b := start(t, dir, small)
+	b.put("one")
+	b.Viewed(1)
+	until(t, func() bool { r, _ := readAll(t, dir); return r.End().Viewed == 1 })
+	b.put("two")
+	b.Viewed(2)
+	until(t, func() bool { r, _ := readAll(t, dir); return r.End().Viewed == 2 })
+	b.Viewed(3) // also long after the last frame
+	until(t, func() bool { r, _ := readAll(t, dir); return r.End().Viewed == 3 })
+	b.end()
+	if r, got := readAll(t, dir); len(got) != 2 || r.End().Frame != 2 {
+		t.Fatalf("%v, %+v", got, r.End())
+	}
+}
+
+func until(t *testing.T, is func() bool) {
+	t.Helper()
+	for !is() {
+		select {
+		case <-time.After(time.Millisecond):
+		case <-t.Context().Done():
+			t.Fatal(t.Context().Err())
+		}
+	}
+}
+
+// The last frame that a crash cut is not read, at whatever byte; all before it are.
+func TestTornFrameIsNotRead(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	b := start(t, dir, small)
+	b.put("one")
+	b.put("two", "three")
+	b.end()
+	name := filepath.Join(dir, segmentName(1))
+	whole, err := os.ReadFile(name)
+	must(t, err)
+	first := headerSize + frameHeaderSize + len("one\n")
+	second := first + frameHeaderSize + len("two\nthree\n")
+	for cut := first; cut < second; cut++ {
+		torn := slices.Clone(whole)
+		clear(torn[cut:])
+		must(t, os.WriteFile(name, torn, 0o600))
+		if r, got := readAll(t, dir); len(got) != 1 || r.End().Entry != 1 {
+			t.Fatalf("cut at %d: %v", cut, got)
+		}
+		must(t, os.WriteFile(name, whole[:cut], 0o600)) // a file that is too short
+		if _, got := readAll(t, dir); len(got) != 1 {
+			t.Fatalf("cut off at %d: %v", cut, got)
+		}
+		torn = slices.Clone(whole)
+		torn[cut] ^= 0x20
+		must(t, os.WriteFile(name, torn, 0o600))
+		if _, got := readAll(t, dir); len(got) != 1 {
+			t.Fatalf("changed at %d: %v", cut, got)
+		}
+	}
+}
+
+// Each changed byte of a frame that others follow is damage, and nothing behind it is returned.
+func TestDamageBeforeAGoodFrameIsReported(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	b := start(t, dir, small)
+	b.put("one")
+	b.put("two")
+	b.end()
+	b = start(t, dir, small) // in a second segment
+	b.put("three")
+	b.end()
+	for segment, lost := range map[uint64]int{1: frameHeaderSize + 4, 2: 0} {
+		name := filepath.Join(dir, segmentName(segment))
+		whole, err := os.ReadFile(name)
+		must(t, err)
+		for at := headerSize; at < headerSize+lost; at++ {
+			bad := slices.Clone(whole)
+			bad[at] ^= 0x20
+			must(t, os.WriteFile(name, bad, 0o600))
+			_, got, err := read(t, dir)
+			damage, is := errors.AsType[*DamageError](err)
+			if !is || damage.Offset != int64(headerSize) || len(got) != 0 {
+				t.Fatalf("byte %d changed: %v, %v", at, got, err)
+			}
+		}
+		must(t, os.WriteFile(name, whole, 0o600))
+	}
+	must(t, os.Remove(filepath.Join(dir, segmentName(1))))
+	if _, got := readAll(t, dir); len(got) != 1 { // as after a checkpoint
+		t.Fatal(got)
+	}
+}
+
+// A segment that is missing between two others is damage.
+func TestGapBetweenSegmentsIsReported(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for range 3 {
+		b := start(t, dir, small)
+		b.put("entry")
+		b.end()
+	}
+	must(t, os.Remove(filepath.Join(dir, segmentName(2))))
+	_, got, err := read(t, dir)
+	if _, is := errors.AsType[*DamageError](err); !is || len(got) != 1 {
+		t.Fatalf("%v, %v", got, err)
+	}
+}
+
+// Frames of a segment that is used again do not count, wherever the new frames end.
+func TestOldFramesOfASegmentDoNotCount(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	b := start(t, dir, small)
+	for n := range 400 {
+		b.put(strings.Repeat("x", 100))
+		b.Checkpoint(uint64(n))
+		if n%40 == 0 {
+			r, got := readAll(t, dir)
+			if r.End().Entry != uint64(n)+1 || got[uint64(n)+1] == "" {
+				t.Fatalf("after %d: %+v", n, r.End())
+			}
+		}
+	}
+	b.end()
+}
+
+// After the disk refused a write, everything fails that was not durable before.
+func TestAfterAFailedWriteNothingIsAccepted(t *testing.T) {
+	t.Parallel()
+	b := start(t, t.TempDir(), small)
+	b.put("one")
+	must(t, b.file.Close()) // the next write fails
+	if err := b.Append([]byte("two")).Wait(t.Context()); err == nil {
+		t.Fatal("committed to a closed file")
+	}
+	if err := <-b.done; err == nil {
+		t.Fatal("Run returned no error")
+	}
+	if err := b.Append([]byte("three")).Wait(t.Context()); !errors.Is(err, ErrClosed) {
+		t.Fatal(err)
+	}
+	if err := b.Room(t.Context(), 1); err == nil {
+		t.Fatal("room in a closed journal")
+	}
+}
+
+func FuzzReader(f *testing.F) {
+	whole := SegmentHeader{Number: 1, Started: time.Unix(1, 0)}.encode()
+	for n := range uint64(3) {
+		frame := append(make([]byte, frameHeaderSize), "entry\nanother\n"...)
+		seal(frame, 1, frameHeader{number: n + 1, first: 2*n + 1, count: 2})
+		whole = append(whole, frame...)
+	}
+	f.Add(whole[headerSize:])
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, frames []byte) {
+		dir := t.TempDir()
+		must(t, os.WriteFile(filepath.Join(dir, segmentName(1)), append(whole[:headerSize:headerSize], frames...), 0o600))
+		r, got, err := read(t, dir)
+		if err == nil && uint64(len(got)) > r.End().Entry {
+			t.Fatalf("%d entries, the last is %d", len(got), r.End().Entry)
+		}
+		again, _ := NewReader(dir)
+		at := int64(headerSize)
+		for f, err := range again.Frames() { // what was read is what was written, byte for byte
+			if err != nil {
+				break
+			}
+			data := append(make([]byte, frameHeaderSize), bytes.Join(append(f.Entries, nil), newline)...)
+			seal(data, 1, frameHeader{number: f.Number, first: f.First, count: len(f.Entries), viewed: f.Viewed, checkpoint: f.Checkpoint})
+			if f.Offset != at || !bytes.Equal(data[frameHeaderSize:], frames[at-headerSize+frameHeaderSize:][:len(data)-frameHeaderSize]) {
+				t.Fatalf("frame %d at %d", f.Number, f.Offset)
+			}
+			at += int64(len(data))
+		}
+	})
+}

@@ -1,0 +1,204 @@
+package journal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"slices"
+
+	"github.com/jobdir/jobdir/statefs/files"
+)
+
+// DamageError reports that a part of the journal in front of others cannot be read. It is not what a crash leaves.
+type DamageError struct {
+	File   string
+	Offset int64
+	Reason string
+}
+
+func (e *DamageError) Error() string {
+	return fmt.Sprintf("the journal is damaged: %s at byte %d: %s; committed changes may be lost: restore the file, or "+
+		"see \"jobdir journal repair\"", e.File, e.Offset, e.Reason)
+}
+
+// Reader reads the journal of a folder, also beside a process that writes it: then it returns what was written before.
+// It is not safe for concurrent use.
+type Reader struct {
+	root     *os.Root
+	segments []found
+	end      End
+	tail     tail
+}
+
+// tail is the bytes of the last frame.
+type tail struct {
+	data []byte
+	at   int64
+}
+
+// found is a segment that was found in the folder.
+type found struct {
+	SegmentHeader
+	size int64
+	last uint64 // number of its last entry, once it was read
+	used bool   // it has a header
+}
+
+// End is what a Reader knows when it has returned the last frame.
+type End struct {
+	// Frame and Entry are the numbers of the last frame and entry, 0 if there is none.
+	Frame, Entry uint64
+	// Viewed and Checkpoint are those of the last frame, also of one without entries.
+	Viewed, Checkpoint uint64
+	// Header is of the last segment with a frame, the zero value if there is none.
+	Header SegmentHeader
+}
+
+// NewReader lists the segments of a folder. The folder may be empty.
+func NewReader(folder string) (r *Reader, err error) {
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return nil, fmt.Errorf("open the journal: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, root.Close())
+		}
+	}()
+	names, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		return nil, fmt.Errorf("list the journal %s: %w", root.Name(), err)
+	}
+	r = &Reader{root: root}
+	for _, entry := range names {
+		number, ok := parseName(entry.Name())
+		if !ok {
+			continue
+		}
+		f, info, err := files.OpenRegularIn(root, entry.Name())
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it is being used again under another name
+		}
+		if err != nil {
+			return nil, fmt.Errorf("open the journal: %w", err)
+		}
+		block := make([]byte, headerSize)
+		n, err := f.ReadAt(block, 0)
+		if err = errors.Join(ignoreEOF(err), f.Close()); err != nil {
+			return nil, fmt.Errorf("read the journal: %w", err)
+		}
+		segment := found{size: info.Size()}
+		segment.SegmentHeader, segment.used = parseHeader(block[:n])
+		if segment.Number != number { // it was used before under a lower number
+			segment = found{size: info.Size(), SegmentHeader: SegmentHeader{Number: number}}
+		}
+		r.segments = append(r.segments, segment)
+	}
+	slices.SortFunc(r.segments, func(a, b found) int { return int(int64(a.Number) - int64(b.Number)) })
+	return r, nil
+}
+
+func ignoreEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// Close closes the folder. A Journal that was opened with the Reader uses the folder until Run has returned.
+func (r *Reader) Close() error { return r.root.Close() }
+
+// Frames returns all frames in order, once. The first error is the last value. It is a *DamageError if frames are
+// missing before others.
+func (r *Reader) Frames() iter.Seq2[*Frame, error] {
+	return func(yield func(*Frame, error) bool) {
+		for i := range r.segments {
+			if s := &r.segments[i]; s.used && !r.read(s, yield) {
+				return
+			}
+		}
+	}
+}
+
+// End returns what follows from the frames that were returned.
+func (r *Reader) End() End { return r.end }
+
+// read returns the frames of a segment, and false if none shall follow.
+func (r *Reader) read(s *found, yield func(*Frame, error) bool) bool {
+	f, _, err := files.OpenRegularIn(r.root, segmentName(s.Number))
+	if err != nil {
+		return yield(nil, fmt.Errorf("open the journal: %w", err)) && false
+	}
+	data, err := io.ReadAll(f)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return yield(nil, fmt.Errorf("read the journal: %w", err)) && false
+	}
+	at := headerSize
+	for {
+		frame, size, ok := parseFrame(s.Number, data[min(at, len(data)):])
+		switch {
+		case ok && r.follows(frame):
+			frame.Offset = int64(at)
+			s.last = frame.Last()
+			r.end = End{frame.Number, frame.Last(), frame.Viewed, frame.Checkpoint, s.SegmentHeader}
+			if len(frame.Entries) == 0 {
+				r.end.Frame--
+			}
+			r.tail = tail{data[at : at+size], frame.Offset}
+			if !yield(frame, nil) {
+				return false
+			}
+			at += size
+			continue
+		case ok:
+			return yield(nil, r.damage(s, at, fmt.Sprintf("frame %d with entry %d follows frame %d with entry %d",
+				frame.Number, frame.First, r.end.Frame, r.end.Entry))) && false
+		}
+		if later := findFrame(s.Number, data[min(at, len(data)):]); later != nil {
+			return yield(nil, r.damage(s, at, fmt.Sprintf("frame %d cannot be read, and frame %d follows", r.end.Frame+1,
+				later.Number))) && false
+		}
+		return true
+	}
+}
+
+// follows reports whether a frame is the next one. The first one may have any number: those before were released. An
+// entry may have a higher number than the next one, see Open.
+func (r *Reader) follows(f *Frame) bool {
+	return r.end.Header.Number == 0 || f.Number == r.end.Frame+1 && f.First > r.end.Entry
+}
+
+// rewriteLast writes the last frame again. After a failed sync, the memory of the system may hold it and the disk not.
+func (r *Reader) rewriteLast() error {
+	if r.tail.at == 0 {
+		return nil
+	}
+	f, err := r.root.OpenFile(segmentName(r.end.Header.Number), os.O_WRONLY|files.Nonblock, 0)
+	if err != nil {
+		return fmt.Errorf("open the journal: %w", err)
+	}
+	return errors.Join(files.WriteAt(f, r.tail.data, r.tail.at, true), f.Close())
+}
+
+func (r *Reader) damage(s *found, at int, reason string) error {
+	return &DamageError{path(r.root, s.Number), int64(at), reason}
+}
+
+// findFrame returns the first frame in data behind its first byte, nil if there is none.
+func findFrame(segment uint64, data []byte) *Frame {
+	for len(data) > 0 {
+		at := bytes.Index(data[1:], []byte(frameStart))
+		if at < 0 {
+			break
+		}
+		data = data[1+at:]
+		if f, _, ok := parseFrame(segment, data); ok {
+			return f
+		}
+	}
+	return nil
+}
