@@ -26,6 +26,7 @@ var sections = []section{
 	{"e", "processor time of paused operations", measureIdle},
 	{"f", "start → first byte", measureStart},
 	{"h", "history: what a large one costs, beside one of 1,000", measureHistory},
+	{"j", "journal: ways to make a commit durable", measureCommits},
 	{"k", "starting commands", measureCommands},
 	{"l", "load: operations without work over HTTP", measureLoad},
 	{"o", "outbox: results on their way to S3", measureOutbox},
