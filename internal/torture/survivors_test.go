@@ -72,14 +72,22 @@ func (l *load) checkSurvivors(t *testing.T, tree *statefs.Tree) (alive int, err 
 
 // aliveAs reports an error when the process of a command is gone.
 func aliveAs(b begun) error {
-	environ, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(b.pid), "environ"))
-	if err != nil {
-		return fmt.Errorf("its process %d is gone: %w", b.pid, err)
+	process := filepath.Join("/proc", strconv.Itoa(b.pid))
+	for {
+		environ, err := os.ReadFile(filepath.Join(process, "environ"))
+		if err != nil {
+			return fmt.Errorf("its process %d is gone: %w", b.pid, err)
+		}
+		if bytes.Contains(environ, []byte("JOBDIR_ID="+b.id.String()+"\x00")) {
+			return nil
+		}
+		// A zombie has no environment. A process in the middle of its exec shows none either, for a moment.
+		stat, err := os.ReadFile(filepath.Join(process, "stat"))
+		_, state, _ := bytes.Cut(stat, []byte(") "))
+		if err != nil || len(environ) > 0 || bytes.HasPrefix(state, []byte("Z")) || bytes.HasPrefix(state, []byte("X")) {
+			return fmt.Errorf("its process %d is gone, or has ended: %s", b.pid, stat)
+		}
 	}
-	if !bytes.Contains(environ, []byte("JOBDIR_ID="+b.id.String()+"\x00")) {
-		return fmt.Errorf("its process %d is gone, or has ended", b.pid) // a zombie has no environment
-	}
-	return nil
 }
 
 // checkTicks checks that the log of the survivor has each of its lines once and in order, whatever happened
