@@ -42,6 +42,8 @@ func measureCommits(ctx context.Context, b *bench) (rows []Row, err error) {
 // syncedWriter makes writes durable in one way.
 type syncedWriter struct {
 	name   string
+	flags  int // to open the file
+	length int64
 	file   *os.File
 	write  func(f *os.File, data []byte, at int64) error
 	stride int64
@@ -58,28 +60,25 @@ func (b *bench) syncedWrites(size int) (rows []Row, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, unix.Munmap(aligned)) }()
-	floor := &syncedWriter{name: "fdatasync", write: writeThenSync, stride: int64(size)}
-	grown := &syncedWriter{name: "fdatasync of a file that grows", write: writeThenSync, stride: int64(size)}
+	length := int64(b.counts.rounds) * blocks
+	floor := &syncedWriter{name: "fdatasync", length: length, write: writeThenSync, stride: int64(size)}
 	ways := []*syncedWriter{
 		floor,
-		{name: "RWF_DSYNC", stride: int64(size), write: func(f *os.File, data []byte, at int64) error {
-			return files.WriteAt(f, data, at, true)
-		}},
-		{name: "O_DIRECT and O_DSYNC", stride: blocks, write: func(f *os.File, _ []byte, at int64) error {
-			_, err := f.WriteAt(aligned, at)
-			return err
-		}},
-		grown,
+		{
+			name: "RWF_DSYNC", length: length, stride: int64(size),
+			write: func(f *os.File, data []byte, at int64) error { return files.WriteAt(f, data, at, true) },
+		},
+		{
+			name: "O_DIRECT and O_DSYNC", flags: unix.O_DIRECT | unix.O_DSYNC, length: length, stride: blocks,
+			write: func(f *os.File, _ []byte, at int64) error {
+				_, err := f.WriteAt(aligned, at)
+				return err
+			},
+		},
+		{name: "fdatasync of a file that grows", write: writeThenSync, stride: int64(size)},
 	}
 	for i, w := range ways {
-		length, flags := int64(b.counts.rounds)*blocks, 0
-		if w == grown {
-			length = 0
-		}
-		if i == 2 {
-			flags = unix.O_DIRECT | unix.O_DSYNC
-		}
-		if w.file, err = writtenFile(filepath.Join(b.temp, fmt.Sprintf("way-%d", i)), length, flags); err != nil {
+		if w.file, err = writtenFile(filepath.Join(b.temp, fmt.Sprintf("way-%d", i)), w.length, w.flags); err != nil {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, w.file.Close()) }()
