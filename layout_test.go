@@ -84,87 +84,94 @@ var imports = []row{
 	},
 
 	{
-		"statefs", 1,
-		[]string{"statefs/steps", "statefs/machine", "statefs/files"},
+		"statefs/commit", 2,
+		[]string{"statefs/journal", "statefs/notify"},
+		nil,
+		"changes of operations become durable in the journal, and files follow; what a record holds it does not know",
+	},
+
+	{
+		"statefs", 3,
+		[]string{"statefs/steps", "statefs/machine", "statefs/files", "statefs/journal", "statefs/commit"},
 		[]string{xsys},
 		"names, records and transitions: the vocabulary of all others, so it knows none of them",
 	},
-	{"statefs/api", 2, []string{"statefs", "statefs/steps"}, nil, "the messages between a daemon and its clients, written once; clients on other systems link it, so it needs nothing else"},
+	{"statefs/api", 4, []string{"statefs", "statefs/steps"}, nil, "the messages between a daemon and its clients, written once; clients on other systems link it, so it needs nothing else"},
 	{
-		"statefs/watch", 1,
+		"statefs/watch", 3,
 		[]string{"statefs/notify"},
 		[]string{fsnotify, xsys},
 		"turns events into look now for any folder; it does not know what the names mean",
 	},
 	{
-		"catalog/schedule", 1, nil,
+		"catalog/schedule", 3, nil,
 		[]string{gocron},
 		"arithmetic of times, which needs nothing; below the job definitions, because a line that is never due is a mistake of theirs",
 	},
 	{"catalog/phrase", 0, nil, nil, "the words of messages: what was meant, and text from outside cut to size"},
 	{
-		"catalog/param", 1,
+		"catalog/param", 3,
 		[]string{"catalog/phrase"},
 		nil,
 		"the values that parameters have, as text, JSON and in the one form in which equal ones are equal; it knows no jobs",
 	},
 	{
-		"catalog/condition", 2,
+		"catalog/condition", 4,
 		[]string{"catalog/param", "catalog/phrase", "statefs/steps"},
 		[]string{exprlang},
 		"a condition is compiled against the names that it may use, and evaluated against their values; it knows no job files",
 	},
 	{
-		"catalog/yamlfile", 2,
+		"catalog/yamlfile", 4,
 		[]string{"catalog/param", "catalog/phrase"},
 		[]string{yaml},
 		"the text of a file becomes values with their places, hints and problems; which keys a job has it does not know",
 	},
-	{"control/web", 1, nil, nil, "embedded files and nothing else"},
-	{"control/front", 1, nil, []string{httprouter, websocket}, "what every HTTP server needs that strangers can reach: who gets in, how much, and how a refusal reads; it knows nothing of jobs"},
+	{"control/web", 3, nil, nil, "embedded files and nothing else"},
+	{"control/front", 3, nil, []string{httprouter, websocket}, "what every HTTP server needs that strangers can reach: who gets in, how much, and how a refusal reads; it knows nothing of jobs"},
 	{
-		"internal/faultfs", 1, nil,
+		"internal/faultfs", 3, nil,
 		[]string{gofuse, xsys},
 		"a disk that forgets and fails, for tests; it knows nothing of what is written to it",
 	},
 	{
-		"internal/s3test", 1,
+		"internal/s3test", 3,
 		[]string{"internal/addrtest"},
 		[]string{minio},
 		"servers of others that speak S3, for tests; it asks them with a client, and knows nothing of what delivers to them",
 	},
-	{"internal/browsertest", 1, nil, nil, "a real browser for tests; what the page is it does not know"},
+	{"internal/browsertest", 3, nil, nil, "a real browser for tests; what the page is it does not know"},
 	{"internal/addrtest", 0, nil, nil, "an address of loopback that stays a test's while its server is down, for tests"},
 	{"internal/wordtest", 0, nil, []string{"go/ast", "go/parser", "go/token"}, "reads the comments of constants as text, for tests that generate pages from them"},
 	{"internal/prooftest", 0, nil, nil, "how many rounds the tests of promises do, by one variable of the environment"},
-	{"internal/fakejob", 1, nil, []string{xsys}, "a child program for tests, which behaves like a stranger's"},
+	{"internal/fakejob", 3, nil, []string{xsys}, "a child program for tests, which behaves like a stranger's"},
 
 	{
-		"internal/blockrec", 2,
+		"internal/blockrec", 4,
 		[]string{"internal/faultfs"},
 		[]string{gofuse, xsys},
 		"a block device that writes down its writes and flushes, for tests; it asks the other disk whether this machine can mount one",
 	},
 	{
-		"daemon/keeper", 2,
+		"daemon/keeper", 4,
 		[]string{"statefs", "statefs/machine", "statefs/files", "statefs/notify"},
 		[]string{xsys},
 		"holds process groups; it decides nothing and knows no jobs, so it can outlive a daemon of another version; its exit reports are files, which statefs alone writes",
 	},
 	{
-		"stream", 2,
+		"stream", 4,
 		nil,
 		nil,
 		"the stream format is pure text over readers and writers, usable by any client",
 	},
 	{
-		"daemon/breaker", 2,
+		"daemon/breaker", 4,
 		[]string{"statefs"},
 		nil,
 		"when a lane stops itself, as a decision without clock and files; of the vocabulary it needs the ID alone",
 	},
 	{
-		"catalog", 3,
+		"catalog", 5,
 		[]string{
 			"statefs", "catalog/condition", "catalog/param", "catalog/phrase", "catalog/schedule", "catalog/yamlfile", "statefs/steps",
 			"statefs/api", "statefs/files", "daemon/outbox",
@@ -173,46 +180,46 @@ var imports = []row{
 		"what jobs exist is independent of what runs, and how one is described to clients; the conditions of steps are compiled where they are read; a kind of target declares its keys beside its deliveries",
 	},
 	{
-		"daemon/events", 3,
+		"daemon/events", 5,
 		[]string{"statefs", "statefs/api", "statefs/files", "statefs/notify"},
 		nil,
 		"a log of what happens, which the daemon writes and control reads; it decides nothing and starts nothing",
 	},
 	{
-		"daemon/history", 2,
+		"daemon/history", 4,
 		[]string{"statefs", "statefs/machine", "statefs/files", "statefs/notify"},
 		[]string{bbolt},
 		"an index of what has ended, made from the records; it knows neither what runs nor HTTP",
 	},
 	{
-		"daemon/effect", 2,
+		"daemon/effect", 4,
 		[]string{"statefs"},
 		nil,
 		"clients that wait for what becomes of their requests, in memory; what becomes of them the daemon decides",
 	},
 	{"daemon/indexheap", 0, nil, nil, "a heap from which any element can be removed; what its elements are it does not know"},
-	{"daemon/alarm", 1, []string{"daemon/indexheap", "statefs/notify"}, []string{xsys}, "rings when a deadline comes; what its keys mean it does not know"},
+	{"daemon/alarm", 3, []string{"daemon/indexheap", "statefs/notify"}, []string{xsys}, "rings when a deadline comes; what its keys mean it does not know"},
 
 	{
-		"daemon/counts", 3,
+		"daemon/counts", 5,
 		[]string{"statefs", "statefs/api"},
 		nil,
 		"counts and percentiles, as memory and arithmetic alone, and the condition of a daemon; of the vocabulary it needs the states, of the watch its mode",
 	},
 	{
-		"daemon/queue", 2,
+		"daemon/queue", 4,
 		[]string{"statefs", "daemon/indexheap"},
 		nil,
 		"what starts next, as a decision without clock, files or locks; of the vocabulary it needs the ID alone",
 	},
 	{
-		"daemon/outbox", 2,
+		"daemon/outbox", 4,
 		[]string{"statefs", "statefs/files", "daemon/indexheap"},
 		[]string{minio, xsys},
 		"brings things to targets: when, as a decision without clock and files, and how; what a job or a record is it does not know",
 	},
 	{
-		"daemon/live", 5,
+		"daemon/live", 7,
 		[]string{
 			"statefs", "statefs/files", "statefs/steps", "daemon/history", "daemon/counts", "daemon/decide", "daemon/queue",
 		},
@@ -221,34 +228,34 @@ var imports = []row{
 	},
 
 	{
-		"daemon/submit", 4,
+		"daemon/submit", 6,
 		[]string{"statefs", "catalog", "catalog/param", "catalog/phrase", "statefs/steps", "statefs/notify"},
 		nil,
 		"what HTTP, a list and a file ask for becomes one submission, by one set of rules; it knows neither of them",
 	},
 	{
-		"daemon/acts", 4,
+		"daemon/acts", 6,
 		[]string{"statefs", "catalog", "statefs/steps"},
 		nil,
 		"what a person may do about a step is checked by one set of rules, by HTTP, the command line and the daemon; it reads and writes nothing",
 	},
 
 	{
-		"daemon/decide", 4,
+		"daemon/decide", 6,
 		[]string{"statefs", "statefs/steps", "catalog", "daemon/queue"},
 		nil,
 		"what an observation means for an operation, as functions of data alone; the daemon observes before and carries out after",
 	},
 
 	{
-		"daemon/work", 4,
+		"daemon/work", 6,
 		[]string{"statefs", "statefs/files", "statefs/machine", "statefs/steps", "catalog", "catalog/param", "daemon/keeper", "stream", "statefs/notify"},
 		nil,
 		"the work of one run: handlers, commands, items, and what they report; it knows neither states nor what follows an end",
 	},
 
 	{
-		"control", 5,
+		"control", 7,
 		[]string{
 			"statefs", "statefs/watch", "daemon/history", "daemon/events", "stream",
 			"catalog/param", "statefs/api",
@@ -259,7 +266,7 @@ var imports = []row{
 		"HTTP writes requests and reads files, and tells of events; its tests are clients of a WebSocket; it meets the daemon on disk and through interfaces of its own",
 	},
 	{
-		"daemon/lanes", 5,
+		"daemon/lanes", 7,
 		[]string{
 			"statefs", "statefs/watch", "daemon/alarm", "daemon/breaker", "daemon/events", "daemon/queue", "catalog/param",
 			"daemon/submit", "stream", "statefs/api", "statefs/notify",
@@ -268,13 +275,13 @@ var imports = []row{
 		"what the files of lanes/ and the breakers mean for the queue, and what is told of lanes; it knows no operation",
 	},
 	{
-		"daemon/delivery", 5,
+		"daemon/delivery", 7,
 		[]string{"statefs", "statefs/api", "statefs/files", "statefs/watch", "daemon/events", "daemon/outbox", "catalog", "statefs/notify"},
 		nil,
 		"what is owed to targets, by the files of outbox/ and the records; when and how it is sent it leaves to daemon/outbox",
 	},
 	{
-		"daemon/trigger", 5,
+		"daemon/trigger", 7,
 		[]string{
 			"statefs", "statefs/api", "statefs/files", "statefs/watch", "daemon/alarm", "catalog", "catalog/schedule",
 			"daemon/submit", "stream", "statefs/notify",
@@ -284,7 +291,7 @@ var imports = []row{
 	},
 
 	{
-		"daemon", 6,
+		"daemon", 8,
 		[]string{
 			"statefs", "statefs/watch", "daemon/history", "daemon/events", "stream", "catalog/schedule",
 			"catalog/param", "statefs/api", "statefs/steps", "statefs/machine", "statefs/files",
@@ -295,27 +302,27 @@ var imports = []row{
 		"decides and runs; whether there is an HTTP server is no concern of it",
 	},
 	{
-		"client", 5,
+		"client", 7,
 		[]string{"statefs", "statefs/api", "stream", "statefs/steps", "statefs/machine"},
 		nil,
 		"users build it into their programs, also on other systems: no server code behind it",
 	},
 
-	{"jobs-example", 7, []string{"daemon/work", "catalog", "statefs"}, nil, "handlers as a user writes them"},
+	{"jobs-example", 9, []string{"daemon/work", "catalog", "statefs"}, nil, "handlers as a user writes them"},
 	{
-		"cli/exit", 6,
+		"cli/exit", 8,
 		[]string{"statefs", "client"},
 		nil,
 		"the exit codes and the errors that lead to them; it prints nothing",
 	},
 	{
-		"cli/term", 7,
+		"cli/term", 9,
 		[]string{"cli/exit", "statefs"},
 		[]string{xsys},
 		"how all commands print; what a command does it does not know",
 	},
 	{
-		"cli/config", 8,
+		"cli/config", 10,
 		[]string{
 			"cli/exit", "cli/term", "statefs", "catalog", "catalog/param", "control/front", "daemon/breaker", "daemon/events",
 			"daemon/history", "daemon/lanes", "daemon/outbox", "daemon/queue", "daemon/submit",
@@ -324,13 +331,13 @@ var imports = []row{
 		"the table of settings, and what it is read from; it starts nothing, and yaml is for the configuration file",
 	},
 	{
-		"cli/top", 8,
+		"cli/top", 10,
 		[]string{"cli/exit", "cli/term", "client", "statefs", "statefs/api"},
 		[]string{xsys},
 		"draws what a daemon tells it; how to reach one it does not know",
 	},
 	{
-		"cli/backend", 9,
+		"cli/backend", 11,
 		[]string{
 			"cli/config", "cli/exit", "statefs", "statefs/steps", "client", "catalog", "daemon/acts", "daemon/history",
 			"daemon/submit",
@@ -338,16 +345,16 @@ var imports = []row{
 		nil,
 		"what commands work on, a daemon or the directory; it prints nothing and knows no command",
 	},
-	{"cli/serve", 9, []string{anything}, nil, "the only place that wires the daemon; it knows no other command"},
-	{"cli", 10, []string{anything}, []string{cobra, pflag, xsys}, "the commands; what they work on they are given"},
-	{".", 11, []string{"cli", "jobs-example"}, nil, "main: the exit code, and the example handlers it registers"},
-	{"examples/...", 11, []string{anything}, []string{anything}, "programs of users of the library"},
-	{"jobs-example/...", 11, []string{anything}, []string{anything}, "example programs of users of the library"},
-	{"internal/mutants", 11, nil, nil, "changes a copy of the sources as text and runs its tests"},
-	{"internal/torture", 11, []string{anything}, []string{anything}, "kills, cuts and fails the whole program; tests only"},
-	{"bench", 11, []string{anything}, []string{anything}, "measures everything beside the bare system and bare libraries"},
+	{"cli/serve", 11, []string{anything}, nil, "the only place that wires the daemon; it knows no other command"},
+	{"cli", 12, []string{anything}, []string{cobra, pflag, xsys}, "the commands; what they work on they are given"},
+	{".", 13, []string{"cli", "jobs-example"}, nil, "main: the exit code, and the example handlers it registers"},
+	{"examples/...", 13, []string{anything}, []string{anything}, "programs of users of the library"},
+	{"jobs-example/...", 13, []string{anything}, []string{anything}, "example programs of users of the library"},
+	{"internal/mutants", 13, nil, nil, "changes a copy of the sources as text and runs its tests"},
+	{"internal/torture", 13, []string{anything}, []string{anything}, "kills, cuts and fails the whole program; tests only"},
+	{"bench", 13, []string{anything}, []string{anything}, "measures everything beside the bare system and bare libraries"},
 	{
-		"bench/peers", 11, nil,
+		"bench/peers", 13, nil,
 		[]string{anything},
 		"measures other systems as bench measures jobdir; it imports nothing of the program",
 	},

@@ -13,6 +13,7 @@ import (
 )
 
 func (a *app) serveCommand() *cobra.Command {
+	own := serve.Config{Definitions: a.definitions, Handlers: a.handlers}
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the daemon",
@@ -26,11 +27,12 @@ A line on stderr reports when it serves. Exit codes: 71 the address is in use, 7
 		Example: "  jobdir serve --jobs jobs-example --storage ./storage",
 		Args:    noArguments,
 		RunE: a.runs(func(ctx context.Context, s *session, _ []string) error {
-			own := serve.Config{Definitions: a.definitions, Handlers: a.handlers}
 			return serve.Process(ctx, &s.Config.Config, own, Version(), s.streams)
 		}),
 	}
 	config.AddFlags(cmd.Flags(), false)
+	cmd.Flags().BoolVar(&own.Commit.WithoutJournal, "without-journal", false,
+		"take over a storage whose journal is lost or damaged: what its files say counts")
 	return cmd
 }
 

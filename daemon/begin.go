@@ -122,12 +122,14 @@ func (s *starts) markRunning(op *operation, deferred bool) error {
 	}
 	writes := []write{moveMarker}
 	if !deferred {
-		rec.Next = statefs.Running
+		if !s.owner.Journal.InUse() {
+			rec.Next = statefs.Running
+		}
 		writes = []write{writeRecord, moveMarker}
 	}
 	row := statefs.Transition{From: op.state, Cause: statefs.CauseStart, To: statefs.Running}
 	if err := s.commit(op.id(), change{rec: &rec, from: row.From, to: row.To}, writes...); err != nil {
-		return err // if the marker was moved or removed, the run number is spent and no work was started
+		return s.takeBack(op.rec, err) // the run number is spent, and no work was started
 	}
 	s.countTransition(op.id(), row, "run", rec.Run)
 	op.rec = &rec

@@ -32,7 +32,7 @@ const keptVariable = "JOBDIR_TEST_KEEPER"
 
 // childDaemon runs a daemon until SIGTERM, and then prints its counters.
 func childDaemon(dir string) error {
-	tree, err := statefs.Open(dir, statefs.Options{Durability: statefs.Process})
+	tree, err := statefs.Open(dir, commitOptions(statefs.Options{Durability: statefs.Process}))
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ var errMoved = errors.New("another process moved the marker")
 type committer struct{ owner *statefs.Owner }
 
 // commit makes the writes of a change in the given order and stops at the first error. It returns errMoved
-// if a person moved or removed the marker.
+// if a person moved or removed the marker. A record that is not that of another state needs no move of the marker.
 func (c committer) commit(id statefs.ID, what change, writes ...write) error {
 	for _, w := range writes {
 		var err error
@@ -80,6 +80,9 @@ func (c committer) commit(id statefs.ID, what change, writes ...write) error {
 		if err != nil {
 			return err
 		}
+	}
+	if what.rec != nil && what.from == what.to {
+		c.owner.Journal.Seen(id)
 	}
 	return nil
 }
@@ -116,7 +119,7 @@ func (c *core) transitionDurably(op *operation, cause statefs.Cause) error {
 // state, is durable before the marker is renamed.
 func (c *core) makeTransition(op *operation, row statefs.Transition) error {
 	move := change{from: row.From, to: row.To}
-	if row.Order == statefs.MarkerFirst {
+	if row.Order == statefs.MarkerFirst && !c.owner.Journal.InUse() {
 		if err := c.commit(op.id(), move, moveMarker); err != nil {
 			return err
 		}
@@ -127,23 +130,39 @@ func (c *core) makeTransition(op *operation, row statefs.Transition) error {
 		return err
 	}
 	rec := *op.rec // a copy, because this is repeated after a full disk
-	if rec.Next = row.To; row.Cause == statefs.CauseRescued {
+	if !c.owner.Journal.InUse() {
+		rec.Next = row.To
+	}
+	if row.Cause == statefs.CauseRescued {
 		rec.Rescues++
 	}
 	if err := rec.Apply(row.From, row.Cause, c.owner.Now()); err != nil {
 		return err
 	}
-	if err := c.commit(op.id(), change{rec: &rec}, writeRecord); err != nil {
+	if err := c.commit(op.id(), change{rec: &rec, from: row.From, to: row.To}, writeRecord); err != nil {
 		return c.publishStop(op, err)
 	}
 	if err := c.commit(op.id(), move, syncFiles, moveMarker); err != nil {
-		return err
+		return c.takeBack(op.rec, err)
 	}
 	c.countTransition(op.id(), row)
-	op.rec = &rec
+	if row.Order == statefs.MarkerFirst {
+		*op.rec = rec // the caller goes on with the record that it has
+	} else {
+		op.rec = &rec
+	}
 	c.enterState(op, row.To)
 	op.feed.stopUnnumbered = false // numberStop has numbered it
 	return nil
+}
+
+// takeBack writes the record of an operation again if a person moved its marker before the daemon could: it is not in
+// the state that the journal has.
+func (c committer) takeBack(rec *statefs.Record, moved error) error {
+	if errors.Is(moved, errMoved) && c.owner.Journal.InUse() {
+		return errors.Join(moved, c.commit(rec.ID, change{rec: rec}, writeRecord))
+	}
+	return moved
 }
 
 // noteTransition updates the operation after its marker was renamed.

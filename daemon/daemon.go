@@ -145,6 +145,21 @@ func (d *Daemon) Run(ctx context.Context) error {
 	watchers.Go(func() {
 		d.repeat(watching, d.config.SweepInterval, func() bool { return d.deleteUnanswered(watching, started) })
 	})
+	committing, stopCommitting := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopCommitting()
+	begun, committed := make(chan struct{}), make(chan error, 1)
+	watchers.Go(func() {
+		err := d.owner.Journal.Use(committing, begun)
+		if err != nil && !errors.Is(err, statefs.ErrBehind) {
+			d.fail(err)
+		}
+		committed <- err
+	})
+	select {
+	case <-begun:
+	case err := <-committed:
+		return err
+	}
 	d.Lanes.Reconcile() // the watch is in place, and nothing starts yet
 	watchers.Go(func() { d.watcherEnded("lanes", d.Lanes.Run(watching)) })
 	watchers.Go(func() { d.repeat(watching, d.config.SweepInterval, d.syncBatches) })
@@ -171,6 +186,13 @@ func (d *Daemon) Run(ctx context.Context) error {
 	d.detaching.Store(d.config.Keepers != nil && (err != nil || errors.Is(context.Cause(ctx), ErrDetach)))
 	d.stop() // ctx has ended; stop completes what is in progress
 	d.Lanes.SaveStarts()
+	stopCommitting()
+	failed := <-committed
+	if errors.Is(failed, statefs.ErrBehind) {
+		d.logger.Warn("some files are not up to date, because the disk has no room; the next start writes them")
+	} else if err == nil {
+		err = failed
+	}
 	return err
 }
 

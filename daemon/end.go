@@ -107,7 +107,7 @@ func (e *ends) recordEnd(op *operation, rec *statefs.Record) error {
 		op.feed.end = number
 	}
 	rec.FinishedSeq = op.feed.end
-	if err := e.commit(rec.ID, change{rec: rec}, writeEnd); err != nil {
+	if err := e.commit(rec.ID, change{rec: rec, from: op.state}, writeEnd); err != nil {
 		if e.isUnusedNumber(rec.ID, op.feed.end) {
 			e.history.Unused(op.feed.end)
 			op.feed.end = 0

@@ -163,7 +163,9 @@ func TestUnmountStopsTheDaemon(t *testing.T) {
 	} else {
 		t.Log(gone)
 	}
-	if rec, err := b.tree.ReadRecord(id); err != nil || rec.Status.Terminal() {
-		t.Errorf("%v %v", rec.Status, err)
+	if rec, err := b.tree.ReadRecord(id); err != nil {
+		t.Errorf("the record: %v", err)
+	} else if rec.Status.Terminal() {
+		t.Errorf("it is %s", rec.Status)
 	}
 }

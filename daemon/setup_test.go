@@ -96,7 +96,7 @@ func prepareAt(t *testing.T, dir, jobs string, handlers work.Handlers) *bench {
 	t.Helper()
 	b := &bench{t: t, dir: dir, handlers: handlers}
 	var err error
-	if b.tree, err = statefs.Open(b.dir, statefs.Options{Now: b.now}); err != nil {
+	if b.tree, err = statefs.Open(b.dir, commitOptions(statefs.Options{Now: b.now})); err != nil {
 		t.Fatal(err)
 	}
 	b.catalog = catalogOf(t, jobs, handlers)
@@ -132,6 +132,12 @@ func prepareAt(t *testing.T, dir, jobs string, handlers work.Handlers) *bench {
 		}
 	})
 	return b
+}
+
+// commitOptions adds how the daemon commits: by the journal, with small segments, if the environment says so.
+func commitOptions(o statefs.Options) statefs.Options {
+	o.Commit.Method, o.Commit.SegmentSize = statefs.CommitMethod(os.Getenv("JOBDIR_COMMIT")), 256<<10
+	return o
 }
 
 // now is the clock of the storage. After a jump it has no monotonic reading, like a time read from

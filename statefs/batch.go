@@ -203,7 +203,8 @@ func (b *Batches) recoverRecord(l batchEntry) (made int, goesOn bool, err error)
 			return 0, false, err
 		}
 		b.owner.live.Add(rec.ID)
-		return 1, true, b.owner.writeRecord(rec)
+		err = b.owner.writeRecord(rec)
+		return 1, true, errors.Join(err, b.owner.commits.wait(rec.ID)) // before the file of the list is removed
 	case err != nil:
 		return 0, false, err
 	}
@@ -249,13 +250,5 @@ func (b *Batches) Settle(before time.Time) error {
 
 // settleRecord syncs the present record, if it exists.
 func (b *Batches) settleRecord(l batchEntry) error {
-	f, _, err := b.owner.openRegular(dayFile(l.id, ".json"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer func() { _ = f.Close() }() // opened for reading
-	return b.owner.files.Sync(f)
+	return errors.Join(b.owner.commits.wait(l.id), syncRecord(b.owner, l.id))
 }

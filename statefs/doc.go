@@ -18,6 +18,7 @@
 //	├── taken/                      requests that are being carried out
 //	├── corrupt/                    what could not be read, each with a reason; never deleted
 //	├── tmp/                        temporary files, never watched, emptied at start
+//	├── journal/                    changes that the files may lack, see package journal; if commit is journal
 //	├── live.list                   cached list of live IDs
 //	├── storage.json                layout version and the next free operation number
 //	└── jobdir.lock                 held for life by the one daemon
@@ -26,14 +27,15 @@
 //
 // A file uses only what its own group and the groups below it declare:
 //
-//	owner    what only the daemon may do        owner.go, taken.go, batch.go, sweep.go, verdict.go
+//	owner    what only the daemon may do        owner.go, replay.go, taken.go, batch.go, sweep.go,
+//	                                            verdict.go
 //	tree     what every process may do          tree.go, publish.go, request.go, status.go
 //	files    the other folders and files        lane.go, schedulefile.go, outbox.go, inbox.go, keys.go,
 //	                                            livelist.go, sequence.go
 //	folders  jobs/ and operations/              observation.go, history.go, output.go, exit.go
-//	storage  the directory, corrupt/, the lock  storage.go, corrupt.go, lock.go
-//	words    names, states, actions, records    state.go, transition.go, action.go, id.go, name.go,
-//	                                            record.go
+//	storage  the directory, corrupt/, the lock  storage.go, commits.go, corrupt.go,
+//	                                            lock.go
+//	words    names, states, actions, records    transition.go, action.go, name.go, record.go
 //
 // # Which file is authoritative
 //

@@ -98,6 +98,9 @@ func (f *DayFiles) add(day, name string, parts map[ID]bool) {
 // from the record where it can: each stat costs as much as a tenth of writing the record.
 func (h *operations) Footprint(rec *Record) int64 {
 	sum := h.sizeOf(rec.ID, ".json")
+	if record, behind := h.commits.read(rec.ID); behind {
+		sum = int64(len(record)) // its file is written later
+	}
 	if rec.LogBytes != nil {
 		sum += *rec.LogBytes
 	} else {
@@ -217,6 +220,18 @@ var errReadByPath = errors.New("not by the folder of the day")
 // one: most reconciles read the record, and this avoids walking the path each time. A name that is
 // not a regular file is a *CorruptError; it is not followed, and the read does not block.
 func (h *operations) readRecordFile(id ID) (data []byte, err error) {
+	data, err = readWritten(h, id)
+	if newest := h.commits.newest(id, data); len(newest) > 0 {
+		return newest, nil
+	}
+	return data, err
+}
+
+// readWritten reads a record as it is in its file, or will be soon.
+func readWritten(h *operations, id ID) (data []byte, err error) {
+	if record, behind := h.commits.read(id); behind {
+		return record, nil
+	}
 	if folder := h.readDay(id.Day()); folder != nil {
 		err = files.WithDescriptor(folder.file, func(fd int) error {
 			data, err = readAt(fd, id.text+".json")
@@ -284,7 +299,11 @@ func containsValue(data, word []byte) bool {
 	}
 }
 
+// writeRecord replaces a record. While the journal is in use, its file follows.
 func (h *operations) writeRecord(rec *Record) error {
+	if is, err := h.commits.write(rec); is {
+		return err
+	}
 	data, err := marshalRecord(rec)
 	if err != nil {
 		return fmt.Errorf("record of %s: %w", rec.ID, err)

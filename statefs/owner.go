@@ -29,6 +29,7 @@ type Owner struct {
 	Inbox     *Inbox
 	Live      *LiveList
 	Numbers   *Numbers
+	Journal   *OwnerJournal
 
 	held *lock
 	mark string
@@ -47,7 +48,7 @@ func Own(t *Tree) (*Owner, error) {
 		Outbox: &OwnerOutbox{Outbox: t.Outbox, list: cachedList{storage: t.storage, name: outboxFile, owned: true}},
 		Inbox:  &Inbox{storage: t.storage}, Live: t.live, Numbers: t.numbers,
 	}
-	o.Batches = &Batches{o}
+	o.Batches, o.Journal = &Batches{o}, &OwnerJournal{owner: o}
 	t.corrupt.owned.Store(true)
 	if err := errors.Join(t.corrupt.clearReservedNames(), t.corrupt.clearFolders()); err != nil {
 		return nil, errors.Join(err, o.Release())
@@ -59,6 +60,9 @@ func Own(t *Tree) (*Owner, error) {
 		return nil, errors.Join(fmt.Errorf("storage %s: %w", t.dir, err), o.Release())
 	}
 	o.Inbox.taken = o.Requests.folder
+	if err := o.Journal.replay(); err != nil {
+		return nil, errors.Join(err, o.Release())
+	}
 	if err := t.makeMark(); err != nil {
 		return nil, errors.Join(err, o.Release())
 	}
@@ -78,6 +82,7 @@ func (o *Owner) Release() error {
 	o.live.setOwned(false)
 	o.corrupt.owned.Store(false)
 	o.handover.reset(false)
+	o.commits.log.Store(nil) // also if it has failed
 	closed := []error{o.Outbox.list.close()}
 	for _, folder := range []*files.Folder{o.Requests.folder, o.Outbox.sync} {
 		if folder != nil {
@@ -117,9 +122,13 @@ func (o *Owner) emptyTemp() error {
 // fs.ErrNotExist if there is no marker in state from, and fs.ErrExist if there already is one in
 // state to. It is not durable before Sync.
 func (o *Owner) Move(id ID, from, to State) error {
+	if err := o.commits.wait(id); err != nil {
+		return err
+	}
 	if err := files.RenameFree(o.folder, MarkerName(id, from), MarkerName(id, to)); err != nil {
 		return fmt.Errorf("move %s from %s to %s: %w", id, from, to, err)
 	}
+	o.commits.seen(id)
 	return nil
 }
 
@@ -129,13 +138,18 @@ func (o *Owner) RestoreName(file string, id ID, state State) error {
 	if err := files.RenameFree(o.folder, file, MarkerName(id, state)); err != nil {
 		return fmt.Errorf("put back %s: %w", file, err)
 	}
+	o.commits.seen(id)
 	return nil
 }
 
 // RestoreMarker creates the marker of a live operation again.
 func (o *Owner) RestoreMarker(id ID, state State, at time.Time) error {
-	err := o.files.Create(path.Join(jobsDir, MarkerName(id, state)), formatStamp(at, nil), false)
-	if errors.Is(err, fs.ErrExist) {
+	err := o.commits.wait(id)
+	if err == nil {
+		err = o.files.Create(path.Join(jobsDir, MarkerName(id, state)), formatStamp(at, nil), false)
+	}
+	if err == nil || errors.Is(err, fs.ErrExist) {
+		o.commits.seen(id)
 		return nil
 	}
 	return err
@@ -170,6 +184,9 @@ func (o *Owner) WriteRecord(rec *Record) error {
 func (o *Owner) Sync(id ID) error {
 	taken := make(chan error, 1)
 	go func() { taken <- o.Requests.sync() }()
+	if o.Journal.InUse() {
+		return errors.Join(o.commits.wait(id), <-taken)
+	}
 	return errors.Join(o.syncOperation(id), <-taken)
 }
 
@@ -185,7 +202,15 @@ func (o *Owner) WriteEnd(rec *Record) error {
 	if err := o.WriteRecord(rec); err != nil {
 		return err
 	}
-	return o.syncDay(rec.ID.Day())
+	return o.syncRecordOf(rec.ID)
+}
+
+// syncRecordOf makes the record of an operation durable.
+func (o *Owner) syncRecordOf(id ID) error {
+	if o.Journal.InUse() {
+		return o.commits.wait(id)
+	}
+	return o.syncDay(id.Day())
 }
 
 // RemoveMarker removes the marker of an ended operation, "" if there is none. The error wraps
@@ -203,6 +228,7 @@ func (o *Owner) RemoveMarker(id ID, marker State) error {
 	if err := o.jobs.Remove(MarkerName(id, marker)); err != nil {
 		return fmt.Errorf("remove the marker of %s: %w", id, err)
 	}
+	o.commits.seen(id)
 	return nil
 }
 
@@ -211,7 +237,8 @@ func (o *Owner) AmendRecord(rec *Record) error {
 	if err := o.writeRecord(rec); err != nil {
 		return err
 	}
-	return o.syncDay(rec.ID.Day())
+	o.commits.seen(rec.ID)
+	return o.syncRecordOf(rec.ID)
 }
 
 // Quarantine moves a file of jobs/ to corrupt/ with the reason beside it. Files in corrupt/ are
@@ -340,6 +367,9 @@ func (o *Owner) RestoreFolders() (made []string, err error) {
 			return made, &FolderGoneError{path}
 		}
 	}
+	if err := o.Journal.checkFolder(); err != nil {
+		return made, err
+	}
 	for _, name := range []string{newDir, lanesDir, schedulesDir, definitionsDir, corruptDir, keysDir, tmpDir} {
 		path := filepath.Join(o.dir, name)
 		_, missing := os.Lstat(path)
@@ -388,6 +418,9 @@ func (c *corruptFolder) clearReservedNames() error {
 // operation disappear as a whole. The rest only frees space: after a crash, another Delete finishes
 // it.
 func (o *Owner) Delete(day string, ids []ID) error {
+	if err := o.commits.forget(ids); err != nil {
+		return err
+	}
 	var errs []error
 	for _, id := range ids {
 		err := o.root.Rename(dayFile(id, ".json"), dayFile(id, deletedSuffix))
@@ -454,6 +487,9 @@ func (o *Owner) removeFiles(day string, ids []ID) error {
 // be kept.
 func (o *Owner) DeleteDay(day string) error {
 	o.dropDay("")
+	if err := o.commits.forgetDay(day); err != nil {
+		return err
+	}
 	name := path.Join(tmpDir, "deleted-"+day)
 	err := o.root.RemoveAll(name)
 	if err == nil {

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jobdir/jobdir/statefs/commit"
 	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
@@ -122,17 +123,26 @@ func (e *PartialPublishError) Unwrap() error { return e.Err }
 func (t *Tree) publish(recs []*Record) error {
 	days := make(map[string]bool)
 	for _, rec := range recs {
-		if days[rec.ID.Day()] = true; len(recs) > 1 {
-			rec.Batch = &recs[0].ID
-		}
+		days[rec.ID.Day()] = true
 	}
 	for day := range days {
 		if _, err := t.day(day); err != nil {
 			return err
 		}
 	}
+	if log := t.commits.log.Load(); log != nil {
+		return t.publishByJournal(log, recs)
+	}
+	return t.publishByFiles(recs, days)
+}
+
+// publishByFiles writes and syncs the records and the markers of operations of some days.
+func (t *Tree) publishByFiles(recs []*Record, days map[string]bool) error {
 	list := len(recs) > 1
 	if list {
+		for _, rec := range recs {
+			rec.Batch = &recs[0].ID
+		}
 		t.handover.notify(func(l SubmitListener) { l.Expect(recs...) })
 	}
 	// Numbers are unique; this check guards a storage restored from a backup. If nothing is written
@@ -175,6 +185,59 @@ func (t *Tree) publish(recs []*Record) error {
 	return nil
 }
 
+// publishByJournal commits all operations with one frame, and makes their markers then. Their record files follow.
+func (t *Tree) publishByJournal(log *commit.Log, recs []*Record) error {
+	list := len(recs) > 1
+	if list {
+		t.handover.notify(func(l SubmitListener) { l.Expect(recs...) })
+	}
+	if err := t.checkNoRecords(recs); err != nil { // guards a storage restored from a backup
+		return err
+	}
+	changes, size := make([]commit.Change, len(recs)), int64(0)
+	for i, rec := range recs {
+		if rec.RetryOf != nil {
+			if err := t.inheritItems(*rec.RetryOf, rec); err != nil {
+				return err
+			}
+		}
+		c, err := changeOf(rec)
+		if err != nil {
+			return err
+		}
+		c.IsNew, c.MovesMarker = true, true
+		changes[i] = c
+		size += int64(len(c.Record)) + 64
+	}
+	if err := log.Room(size); err != nil {
+		return err
+	}
+	first := log.Append(changes...)
+	for i, rec := range recs {
+		rec.LSN = first + uint64(i)
+	}
+	if err := log.Wait(recs[0].ID.text); err != nil {
+		return err
+	}
+	if err := t.publishMarker(recs[0]); err != nil {
+		t.withdraw(recs)
+		return errors.Join(err, t.commits.forget(idsOf(recs)))
+	}
+	_ = ForEachParallel(recs[1:], parallelWriters, func(rec *Record) error {
+		if err := t.publishMarker(rec); err != nil {
+			t.lateMarkers.Store(rec.ID, handedOver(rec))
+			_, err = t.commits.write(rec) // whose file is written after the marker
+			return err
+		}
+		return nil
+	})
+	if err := t.checkJobsFolder(); err != nil {
+		return err // the daemon of that folder ends, and the next one makes the marker
+	}
+	t.live.Add(idsOf(recs)...) // only from here on does a start treat a missing marker as removed
+	return nil
+}
+
 func idsOf(recs []*Record) []ID {
 	ids := make([]ID, len(recs))
 	for i, rec := range recs {
@@ -212,8 +275,13 @@ func (t *Tree) publishRecord(rec *Record) error {
 func (t *Tree) publishMarker(rec *Record) error {
 	t.handover.put(rec)
 	t.handover.notify(func(l SubmitListener) { l.Announce(rec) })
+	return t.createMarker(rec)
+}
+
+func (t *Tree) createMarker(rec *Record) error {
 	err := t.files.Create(path.Join(jobsDir, MarkerName(rec.ID, rec.Status)), formatStamp(rec.CreatedAt, nil), false)
 	if err == nil {
+		t.commits.seen(rec.ID) // before the daemon begins to move it
 		t.handover.notify(func(l SubmitListener) { l.Created(Name{ID: rec.ID, State: rec.Status}) })
 	}
 	return err

@@ -173,6 +173,9 @@ type Record struct {
 	// Pinned excludes it from pruning and deletion.
 	Pinned bool `json:"pinned,omitempty"`
 
+	// LSN is the number of the line of the journal that has this record; 0 if it was not committed by the journal.
+	LSN uint64 `json:"lsn,omitempty"`
+
 	// Extra are members of the document that this version does not know. They are written back
 	// unchanged.
 	Extra map[string]json.RawMessage `json:"-"`

@@ -114,7 +114,7 @@ func TestRecordsFollowTheSchema(t *testing.T) {
 		Limits: []string{"yt-dlp"}, LogFrom: 1, LogTo: 2, Log: "x.log",
 		Earlier: []steps.EarlierRun{{Run: 1, LogFrom: 1, LogTo: 2}},
 	}}
-	rec.Warnings, rec.DueAt, rec.RetryUntil, rec.LaneTurn = 2, &at, &at, 3
+	rec.Warnings, rec.DueAt, rec.RetryUntil, rec.LaneTurn, rec.LSN = 2, &at, &at, 3, 12
 	rec.Footer, rec.LogBytes, rec.Definition = json.RawMessage(`{"result":"failure"}`), &total, strings.Repeat("a", 64)
 	rec.Extra = map[string]json.RawMessage{"colour": json.RawMessage(`"red"`)}
 	for name, r := range map[string]*Record{"new": submit(t, o.Tree), "ended": rec} {

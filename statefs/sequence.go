@@ -20,6 +20,9 @@ import (
 const (
 	storageFile    = "storage.json"
 	storageVersion = 1
+	// journalLayout is the layout while the journal has changes that the files may lack: older versions must not take
+	// such a storage over.
+	journalLayout = 2
 	// sequenceBlock is how many numbers are reserved at once: one synced write per block, and at
 	// most one block lost with a daemon that dies.
 	sequenceBlock = 1000
@@ -39,6 +42,8 @@ type storageInfo struct {
 	// that it is also the first unused one.
 	NextEvent      uint64 `json:"next_event,omitempty"`
 	EventsComplete bool   `json:"events_whole,omitempty"`
+	// LSN is the number of a line of the journal: with journalLayout, a line that it must have, otherwise the last.
+	LSN uint64 `json:"lsn,omitempty"`
 }
 
 // maxTimeNumber bounds an end number derived from the time of a file, which can be arbitrary. It
@@ -120,11 +125,17 @@ func (n *Numbers) changeStorage(change func(*storageInfo) error) (err error) {
 func (s *storage) checkLayout() error {
 	data, err := s.readRegular(storageFile, 1<<16)
 	var info storageInfo
-	if err != nil || json.Unmarshal(data, &info) != nil || info.Version <= storageVersion {
+	if err != nil || json.Unmarshal(data, &info) != nil || info.Version <= journalLayout {
 		return nil //nolint:nilerr // a storage without it, or with a damaged one, is repaired when numbers are needed
 	}
 	return fmt.Errorf("%w (layout %d, this one knows %d); start the newer version", ErrNewerVersion,
-		info.Version, storageVersion)
+		info.Version, journalLayout)
+}
+
+// needsJournal reports whether the journal has changes that the files of operations may lack.
+func (s *storage) needsJournal() bool {
+	info, _, err := s.readStorage()
+	return err == nil && info.Version == journalLayout
 }
 
 // storageInfo reads storage.json. If it is missing or damaged, the counter continues after the
@@ -140,6 +151,9 @@ func (n *Numbers) storageInfo() (storageInfo, error) {
 		highest += sequenceBlock
 	}
 	lost := storageInfo{Version: storageVersion, NextSequence: highest + 1, Mark: info.Mark}
+	if log := n.commits.log.Load(); log != nil {
+		lost.Version, lost.LSN = journalLayout, log.Last()
+	}
 	if highest > 0 {
 		// The number of ends is unknown without reading every record. There were fewer ends than
 		// microseconds, so the time in microseconds is higher than the last number, and still exact
@@ -165,9 +179,9 @@ func (s *storage) readStorage() (info storageInfo, whole bool, err error) {
 		return info, false, err
 	}
 	err = json.Unmarshal(data, &info)
-	if info.Version > storageVersion {
+	if info.Version > journalLayout {
 		return info, false, fmt.Errorf("storage %s: %w (layout %d, this one knows %d); start the newer version", s.dir,
-			ErrNewerVersion, info.Version, storageVersion)
+			ErrNewerVersion, info.Version, journalLayout)
 	}
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field == "next_sequence" {
 		return info, false, s.badCounter("a " + wrong.Value)
@@ -175,7 +189,7 @@ func (s *storage) readStorage() (info storageInfo, whole bool, err error) {
 	if info.NextSequence > maxSequence {
 		return info, false, s.badCounter(strconv.FormatUint(info.NextSequence, 10))
 	}
-	return info, err == nil && info.Version == storageVersion && info.NextSequence > 0, nil
+	return info, err == nil && info.Version > 0 && info.NextSequence > 0, nil
 }
 
 func (s *storage) badCounter(found string) error {

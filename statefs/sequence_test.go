@@ -184,7 +184,7 @@ func TestNumbersNeverComeAgain(t *testing.T) {
 func TestNewerStorageIsRefused(t *testing.T) {
 	t.Parallel()
 	tree := openTree(t, t.TempDir(), Options{Durability: Process})
-	newer := put(t, tree, `{"version":2,"next_sequence":{"changed":"meaning"}}`, storageFile)
+	newer := put(t, tree, `{"version":3,"next_sequence":{"changed":"meaning"}}`, storageFile)
 	if _, err := Own(tree); !errors.Is(err, ErrNewerVersion) || !strings.Contains(err.Error(), "start the newer version") {
 		t.Errorf("Own: %v", err)
 	}

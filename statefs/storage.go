@@ -63,6 +63,8 @@ type Options struct {
 	// Cleared is called after a file of the wrong kind was moved to corrupt/, with its name
 	// relative to the storage and its kind. It may be called by several goroutines; nil for none.
 	Cleared func(name, reason string)
+	// Commit says how the owner makes changes durable.
+	Commit CommitOptions
 }
 
 // storage is the access to the directory that the parts of a Tree share.
@@ -72,6 +74,7 @@ type storage struct {
 	root    *os.Root
 	files   *files.Writer
 	corrupt *corruptFolder
+	commits *commits
 }
 
 func (s *storage) durable() bool { return s.options.Durability == Power }

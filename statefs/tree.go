@@ -34,6 +34,7 @@ type Tree struct {
 	live              *LiveList
 	handover          handover
 	storedDefinitions sync.Map // hashes of definitions known to be on disk
+	lateMarkers       sync.Map // the *Record of each operation of a list whose marker could not be made, by ID
 }
 
 // Open opens a storage directory and creates its missing parts. The caller closes the tree.
@@ -44,6 +45,9 @@ func Open(dir string, options Options) (*Tree, error) {
 	if options.Durability != Power && options.Durability != Process {
 		return nil, fmt.Errorf("durability %q is not known: use %q or %q", options.Durability, Power, Process)
 	}
+	if err := options.Commit.check(); err != nil {
+		return nil, err
+	}
 	if options.Now == nil {
 		options.Now = time.Now
 	}
@@ -52,6 +56,7 @@ func Open(dir string, options Options) (*Tree, error) {
 		return nil, fmt.Errorf("storage %s: %w", dir, err)
 	}
 	s := &storage{dir: abs, options: options}
+	s.commits = &commits{dir: abs, owned: func() bool { return s.corrupt.owned.Load() }, left: s.needsJournal}
 	live := &LiveList{cachedList{storage: s, name: liveFile}}
 	t := &Tree{
 		storage: s, Lanes: &LaneFiles{s}, Schedules: &Schedules{s}, Keys: &Keys{storage: s}, Outbox: &Outbox{s},

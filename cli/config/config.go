@@ -25,6 +25,7 @@ type Config struct {
 	Storage      string
 	Jobs         []string
 	Durability   statefs.Durability
+	Commit       statefs.CommitOptions
 	GroupControl bool
 	OnStop       OnStop
 	TokenFile    string

@@ -25,6 +25,7 @@ import (
 func Process(ctx context.Context, conf *config.Config, own Config, version string, streams term.Streams) error {
 	own.Storage, own.Listen, own.Jobs = conf.Storage, conf.Listen, conf.Jobs
 	own.Durability, own.GroupControl = conf.Durability, conf.GroupControl
+	own.Commit.Method, own.Commit.SegmentSize = conf.Commit.Method, conf.Commit.SegmentSize
 	own.Keeper = []string{os.Args[0], "keeper", "--storage", conf.Storage, "--durability", string(conf.Durability)}
 	own.Access, own.Work, own.Upkeep, own.Queue, own.Outbox = conf.Access, conf.Work, conf.Upkeep, conf.Queue, conf.Outbox
 	own.Logger = newLogger(streams.Err, conf.LogFormat, conf.LogLevel)

@@ -61,6 +61,8 @@ type Config struct {
 
 	// Durability is what an accepted operation survives; default statefs.Power.
 	Durability statefs.Durability
+	// Commit says how changes of operations become durable.
+	Commit statefs.CommitOptions
 	// GroupControl lets the group of the storage submit and control operations through files and the socket.
 	GroupControl bool
 	// Keeper is the command line that runs the command "keeper" of this program for the storage. Commands
@@ -151,9 +153,12 @@ func (s *service) open(ctx context.Context) (err error) {
 	if err != nil {
 		return exit.Usagef("webhook_allow: %w", err)
 	}
-	options := statefs.Options{Durability: c.Durability, GroupControl: c.GroupControl, Cleared: func(name, reason string) {
-		s.log.Warn("moved a file of the wrong type to corrupt/", "file", name, "reason", reason)
-	}}
+	options := statefs.Options{
+		Durability: c.Durability, GroupControl: c.GroupControl, Commit: c.Commit,
+		Cleared: func(name, reason string) {
+			s.log.Warn("moved a file of the wrong type to corrupt/", "file", name, "reason", reason)
+		},
+	}
 	if s.tree, err = statefs.Open(c.Storage, options); err != nil {
 		return err
 	}

@@ -126,6 +126,46 @@ func FullReason(dir string) (string, error) {
 	return "", nil
 }
 
+// MountOf identifies the mount through which an open file was reached, "" if the system does not tell. A file system
+// that is mounted again has another mount, unless the kernel is older than 6.8 and uses the numbers again.
+func MountOf(f *os.File) (mount string) {
+	_ = WithDescriptor(f, func(fd int) error {
+		var st unix.Statx_t
+		if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID_UNIQUE|unix.STATX_MNT_ID, &st); err != nil {
+			return err
+		}
+		if st.Mask&(unix.STATX_MNT_ID_UNIQUE|unix.STATX_MNT_ID) != 0 {
+			mount = fmt.Sprintf("%x.%d:%d", st.Mnt_id, st.Dev_major, st.Dev_minor)
+		}
+		return nil
+	})
+	return mount
+}
+
+// syncable are the file systems on which syncfs(2) is known to write everything and to report what failed, by the magic
+// number of statfs(2).
+var syncable = map[int64]bool{
+	unix.EXT4_SUPER_MAGIC: true, unix.XFS_SUPER_MAGIC: true, unix.BTRFS_SUPER_MAGIC: true, unix.F2FS_SUPER_MAGIC: true,
+	unix.TMPFS_MAGIC: true,
+}
+
+// SyncFileSystem syncs the file system of an open file as a whole. It returns false if that is not possible there. The
+// error is a *SyncError.
+func SyncFileSystem(f *os.File) (done bool, err error) {
+	err = WithDescriptor(f, func(fd int) error {
+		var info unix.Statfs_t
+		if err := unix.Fstatfs(fd, &info); err != nil || !syncable[info.Type] {
+			return nil //nolint:nilerr // each file is synced instead
+		}
+		done = true
+		return retryInterrupted("sync", f.Name(), func() error { return unix.Syncfs(fd) })
+	})
+	if err != nil {
+		return done, &SyncError{f.Name(), err}
+	}
+	return done, nil
+}
+
 // WriteAt writes data into an open file at an offset. With durable, the data is on the disk when it returns, without
 // what else is unsynced of the file; see RWF_DSYNC in pwritev2(2). Then every error but a full disk is a *SyncError.
 func WriteAt(f *os.File, data []byte, offset int64, durable bool) error {

@@ -28,6 +28,12 @@ func Identify(fd int, file string) (Identity, uint64, error) { return identifyBy
 // FullReason reports free space: it is checked on Linux only.
 func FullReason(string) (string, error) { return "", nil }
 
+// MountOf identifies a mount on Linux only.
+func MountOf(*os.File) string { return "" }
+
+// SyncFileSystem syncs a whole file system on Linux only.
+func SyncFileSystem(*os.File) (done bool, err error) { return false, nil }
+
 // WriteAt writes data into an open file at an offset. With durable, the file is synced then.
 func WriteAt(f *os.File, data []byte, offset int64, durable bool) error {
 	if !durable {

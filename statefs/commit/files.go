@@ -1,0 +1,245 @@
+package commit
+
+import (
+	"context"
+	"time"
+
+	"github.com/jobdir/jobdir/statefs/notify"
+)
+
+// write writes record files until ended is closed.
+func (l *Log) write(ended <-chan struct{}) {
+	for {
+		id, s, wait := l.next()
+		if s == nil {
+			var timer <-chan time.Time
+			if wait > 0 {
+				timer = time.After(wait)
+			}
+			select {
+			case <-l.due:
+			case <-timer:
+			case <-ended:
+				return
+			}
+			continue
+		}
+		notify.Wake(l.due) // the other writer looks too
+		if !l.writeOne(id, s) {
+			return
+		}
+	}
+}
+
+// next takes the operation whose file has to be written now. If there is none, it returns after which time there will
+// be, 0 if a wake tells.
+func (l *Log) next() (id string, s *state, wait time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.urgent) > 0 {
+		id, l.urgent = l.urgent[0], l.urgent[1:]
+		if s := l.states[id]; s != nil && s.urgent {
+			s.urgent = false
+			if l.startLocked(s) {
+				return id, s, 0
+			}
+		}
+	}
+	for len(l.queue) > 0 {
+		first := l.queue[0]
+		s := l.states[first.id]
+		flushed := s != nil && s.behind > 0 && s.behind <= l.flush.to
+		if wait := time.Until(first.at); wait > 0 && !flushed && s != nil && s.queued {
+			l.onTimeLocked()
+			return "", nil, wait
+		}
+		l.queue = l.queue[1:]
+		if s != nil && s.queued {
+			s.queued = false
+			if l.startLocked(s) {
+				return first.id, s, 0
+			}
+		}
+	}
+	l.onTimeLocked()
+	return "", nil, 0
+}
+
+func (l *Log) onTimeLocked() {
+	if l.onTime != nil {
+		close(l.onTime)
+		l.onTime = nil
+	}
+}
+
+// startLocked begins to write a file, unless that is under way or not necessary.
+func (l *Log) startLocked(s *state) bool {
+	if s.record == nil || s.writing {
+		return false
+	}
+	s.writing = true
+	return true
+}
+
+// writeOne writes the file of an operation once its last line is durable. It returns false if nothing can be committed
+// any more.
+func (l *Log) writeOne(id string, s *state) bool {
+	l.mu.Lock()
+	commit := s.commit
+	l.mu.Unlock()
+	<-commit.Done()
+	l.mu.Lock()
+	record, number, isNew, deleted := s.record, s.number, s.isNew, s.record == nil
+	durable := s.commit == commit
+	l.mu.Unlock()
+	if commit.Err() != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		s.writing = false
+		l.wrote.Broadcast()
+		return false
+	}
+	var err error
+	if durable && !deleted {
+		err = l.o.Write(id, record, isNew)
+	}
+	broken := err != nil && !l.o.Retryable(err)
+	if broken {
+		l.fail(err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s.writing = false
+	l.wrote.Broadcast()
+	if broken {
+		return false
+	}
+	l.lack = err
+	switch {
+	case err != nil:
+		s.queued = true
+		l.queue = append(l.queue, due{id, time.Now().Add(retryAfter)})
+		l.endFlushLocked()
+	case durable && !deleted:
+		l.wroteLocked(id, s, number)
+	}
+	if s.record != nil && !s.queued { // it has changed again
+		s.queued = true
+		l.queue = append(l.queue, due{id, time.Now().Add(l.o.Delay)})
+		if !durable {
+			s.urgent = true
+			l.urgent = append(l.urgent, id)
+		}
+		notify.Wake(l.due)
+	}
+	l.dropLocked(id, s)
+	return true
+}
+
+// wroteLocked notes that the file of an operation has its line of a number.
+func (l *Log) wroteLocked(id string, s *state, number uint64) {
+	s.isNew = false
+	l.touched[id] = true
+	if s.number > number {
+		l.setBehindLocked(s, number+1)
+		return
+	}
+	l.setBehindLocked(s, 0)
+	s.record = nil
+}
+
+// setBehindLocked sets the number of the first line that the file of an operation lacks, 0 for none.
+func (l *Log) setBehindLocked(s *state, number uint64) {
+	late := func() bool { return s.behind > 0 && s.behind <= l.flush.to }
+	was := late()
+	if s.behind = number; was && !late() {
+		if l.flush.left--; l.flush.left == 0 {
+			l.endFlushLocked()
+		}
+	}
+}
+
+func (l *Log) endFlushLocked() {
+	if l.flush.done != nil {
+		close(l.flush.done)
+		l.flush = flush{}
+	}
+}
+
+// makeCheckpoints makes a checkpoint some time after a change, and when the journal is half full, until ctx ends or
+// nothing can be committed any more. Then it makes the last one.
+func (l *Log) makeCheckpoints(ctx context.Context) error {
+	var due <-chan time.Time
+	changed := l.changed
+	for {
+		select {
+		case <-changed:
+			changed, due = nil, time.After(l.o.Interval)
+			continue
+		case <-due:
+		case <-l.full:
+		case <-l.life.Done():
+			return nil
+		case <-ctx.Done():
+			if err := l.checkpoint(context.WithoutCancel(ctx)); err != nil {
+				return err
+			}
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if l.unwrittenLocked() > 0 {
+				return ErrBehind
+			}
+			return nil
+		}
+		changed, due = l.changed, nil
+		if err := l.checkpoint(ctx); err != nil && ctx.Err() == nil {
+			l.fail(err)
+			return err
+		}
+	}
+}
+
+// checkpoint writes the files of all operations that are behind, syncs them, and tells the journal up to which line it
+// is not needed any more. Only lines whose marker is seen and whose file is written count.
+func (l *Log) checkpoint(ctx context.Context) error {
+	l.mu.Lock()
+	upTo := l.last
+	f := flush{to: upTo, done: make(chan struct{})}
+	for _, s := range l.states {
+		if s.behind > 0 {
+			f.left++
+		}
+	}
+	if f.left > 0 {
+		l.flush = f
+		notify.Wake(l.due)
+	} else {
+		close(f.done)
+	}
+	l.mu.Unlock()
+	select {
+	case <-f.done:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	l.mu.Lock()
+	if l.err != nil {
+		defer l.mu.Unlock()
+		return l.err
+	}
+	upTo = min(upTo, l.viewedLocked())
+	if first := l.unwrittenLocked(); first > 0 {
+		upTo = min(upTo, first-1)
+	}
+	ids := make([]string, 0, len(l.touched))
+	for id := range l.touched {
+		ids = append(ids, id)
+	}
+	clear(l.touched)
+	l.mu.Unlock()
+	if err := l.o.Sync(ids); err != nil {
+		return err
+	}
+	l.journal.Checkpoint(upTo)
+	return nil
+}

@@ -1,0 +1,209 @@
+package statefs
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/jobdir/jobdir/statefs/commit"
+	"github.com/jobdir/jobdir/statefs/journal"
+)
+
+const journalDir = "journal"
+
+// CommitMethod is how an owner makes changes of operations durable.
+type CommitMethod string
+
+const (
+	// CommitFiles writes and syncs the files of each operation. It is the default.
+	CommitFiles CommitMethod = "files"
+	// CommitJournal writes each change to the journal, and the files of the operation behind it.
+	CommitJournal CommitMethod = "journal"
+)
+
+// CommitOptions are the options of an owner about its changes. A process that only reads needs none.
+type CommitOptions struct {
+	// Method is CommitFiles when empty. It has an effect on Journal.Use only.
+	Method CommitMethod
+	// SegmentSize is the size of a file of the journal in bytes; 0 means 16 MiB, and the least is 128 KiB.
+	SegmentSize int64
+	// WithoutJournal takes over a storage whose journal is lost or damaged: what its files say counts.
+	WithoutJournal bool
+}
+
+func (c CommitOptions) check() error {
+	switch c.Method {
+	case "", CommitFiles, CommitJournal:
+		return nil
+	}
+	return fmt.Errorf("commit %q is not known: use %q or %q", c.Method, CommitFiles, CommitJournal)
+}
+
+// commits is what the parts of a storage know of its journal. The zero value of log means that changes are committed by
+// the files of each operation.
+type commits struct {
+	dir string // of the storage
+	log atomic.Pointer[commit.Log]
+
+	// owned reports whether this process owns the storage, and left whether the journal has what files may lack.
+	owned, left func() bool
+
+	mu   sync.Mutex         // guards last
+	last map[ID]journalLine // what a crash has left in the journal; nil until it was read
+}
+
+// journalLine is a line of the journal.
+type journalLine struct {
+	number uint64
+	text   []byte
+}
+
+// wait waits until all changes of an operation are durable in the journal, if it is in use.
+func (c *commits) wait(id ID) error {
+	if log := c.log.Load(); log != nil {
+		return log.Wait(id.text)
+	}
+	return nil
+}
+
+// seen notes that the marker of an operation is that of its last change.
+func (c *commits) seen(id ID) {
+	if log := c.log.Load(); log != nil {
+		log.Seen(id.text)
+	}
+}
+
+// write appends a record to the journal, and returns false if that is not in use.
+func (c *commits) write(rec *Record) (is bool, err error) {
+	log := c.log.Load()
+	if log == nil {
+		return false, nil
+	}
+	change, err := changeOf(rec)
+	if err != nil {
+		return true, err
+	}
+	change.MovesMarker = !rec.Status.Terminal() || rec.Trailing
+	rec.LSN = log.Append(change)
+	return true, nil
+}
+
+// changeOf returns the change to a record.
+func changeOf(rec *Record) (commit.Change, error) {
+	unnumbered := *rec
+	unnumbered.LSN = 0 // the journal adds it
+	data, err := marshalRecord(&unnumbered)
+	if err != nil {
+		return commit.Change{}, fmt.Errorf("record of %s: %w", rec.ID, err)
+	}
+	return commit.Change{ID: rec.ID.text, Record: data, HasEnded: rec.Status.Terminal()}, nil
+}
+
+// read returns the record of an operation whose file is behind the journal.
+func (c *commits) read(id ID) (record []byte, behind bool) {
+	if log := c.log.Load(); log != nil {
+		return log.Read(id.text)
+	}
+	return nil, false
+}
+
+// forget commits that operations are deleted, so that no replay writes their records again.
+func (c *commits) forget(ids []ID) error {
+	log := c.log.Load()
+	if log == nil {
+		return nil
+	}
+	changes := make([]commit.Change, len(ids))
+	for i, id := range ids {
+		changes[i].ID = id.text
+	}
+	log.Append(changes...)
+	for _, id := range ids {
+		if err := log.Wait(id.text); err != nil {
+			return err
+		}
+		log.AwaitWriter(id.text)
+	}
+	return nil
+}
+
+// forgetDay is forget for all operations of a day.
+func (c *commits) forgetDay(day string) error {
+	if log := c.log.Load(); log != nil {
+		return log.Note(fmt.Appendf(nil, `{"deleted_day":%q}`, day))
+	}
+	return nil
+}
+
+// newest returns the newer one of the file of a record and what a crash has left in the journal alone. So a process
+// without the lock tells the truth before the next owner has replayed the journal.
+func (c *commits) newest(id ID, file []byte) []byte {
+	if c.owned() {
+		return file // the journal is replayed
+	}
+	last := c.unreplayed()
+	var there struct {
+		LSN uint64 `json:"lsn"`
+	}
+	if l := last[id]; l.text != nil && (json.Unmarshal(file, &there) != nil || there.LSN < l.number) {
+		return l.text
+	}
+	return file
+}
+
+// unreplayed returns the last line of each operation if a crash has left the journal. It reads that once.
+func (c *commits) unreplayed() map[ID]journalLine {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, held := readLock(filepath.Join(c.dir, lockFile)); held || c.last == nil && !c.left() {
+		return nil // a daemon keeps the files up to date, or has stopped in order
+	}
+	if c.last == nil {
+		c.last = c.readUnreplayed()
+	}
+	return c.last
+}
+
+// readUnreplayed returns the last line of each operation, with a line end. A damaged journal is read up to the damage,
+// which the next owner reports.
+func (c *commits) readUnreplayed() map[ID]journalLine {
+	last := make(map[ID]journalLine)
+	reader, err := readJournal(filepath.Join(c.dir, journalDir), func(l journalLine) {
+		var e struct {
+			ID      ID `json:"id"`
+			Deleted ID `json:"deleted"`
+		}
+		if json.Unmarshal(l.text, &e) != nil {
+			return
+		}
+		delete(last, e.Deleted)
+		if e.ID != (ID{}) {
+			last[e.ID] = journalLine{l.number, append(slices.Clip(l.text), '\n')}
+		}
+	})
+	if err == nil {
+		_ = reader.Close() // opened for reading
+	}
+	return last
+}
+
+// readJournal reads a journal, and calls note with each line.
+func readJournal(dir string, note func(journalLine)) (*journal.Reader, error) {
+	reader, err := journal.NewReader(dir)
+	if err != nil {
+		return nil, err
+	}
+	for frame, err := range reader.Frames() {
+		if err != nil {
+			return nil, errors.Join(err, reader.Close())
+		}
+		for i, line := range frame.Entries {
+			note(journalLine{frame.First + uint64(i), line})
+		}
+	}
+	return reader, nil
+}

@@ -1,0 +1,502 @@
+package statefs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/jobdir/jobdir/statefs/commit"
+	"github.com/jobdir/jobdir/statefs/files"
+	"github.com/jobdir/jobdir/statefs/journal"
+	"github.com/jobdir/jobdir/statefs/machine"
+)
+
+// OwnerJournal is the journal of a storage, for its owner.
+type OwnerJournal struct {
+	owner  *Owner
+	folder fs.FileInfo // while it is in use
+}
+
+// ErrBehind is wrapped by the error of Use if a full disk kept files from being brought up to date.
+var ErrBehind = commit.ErrBehind
+
+// Use commits through the journal until ctx ends, if the options say so, and begins with closing begun. When ctx ends,
+// it brings all files up to date; after nil, an older version can take the storage over. After an error the next owner
+// brings the files up to date. It must be called once, before anything is committed.
+func (j *OwnerJournal) Use(ctx context.Context, begun chan<- struct{}) error {
+	if j.owner.options.Commit.Method != CommitJournal {
+		close(begun)
+		<-ctx.Done()
+		return nil
+	}
+	log, reader, err := j.open()
+	if err != nil {
+		return err
+	}
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan error, 1)
+	go func() { ended <- log.Run(running) }()
+	if err = j.begin(log); err == nil {
+		close(begun)
+		select {
+		case <-ctx.Done():
+		case <-log.Broken():
+		}
+	}
+	stop()
+	if err = errors.Join(err, <-ended); err == nil {
+		j.owner.commits.log.Store(nil)
+		err = j.setLayout(storageVersion, log.Last())
+	}
+	return errors.Join(err, reader.Close())
+}
+
+// InUse reports whether changes are committed by the journal now.
+func (j *OwnerJournal) InUse() bool { return j.owner.commits.log.Load() != nil }
+
+// Seen says that no marker has to be moved for the last record of an operation.
+func (j *OwnerJournal) Seen(id ID) { j.owner.commits.seen(id) }
+
+// Status describes the journal in use, or returns false.
+func (j *OwnerJournal) Status() (s commit.Status, inUse bool) {
+	log := j.owner.commits.log.Load()
+	if log == nil {
+		return s, false
+	}
+	return log.Status(), true
+}
+
+// open opens the journal of a storage whose files have everything.
+func (j *OwnerJournal) open() (*commit.Log, *journal.Reader, error) {
+	o := j.owner
+	if err := o.corrupt.makeFolder(journalDir); err != nil {
+		return nil, nil, fmt.Errorf("make the journal: %w", err)
+	}
+	if err := o.syncFolder("."); err != nil {
+		return nil, nil, err
+	}
+	info, _, err := o.readStorage()
+	if err != nil {
+		return nil, nil, err
+	}
+	reader, err := readJournal(j.path(), func(journalLine) {})
+	if err != nil { // of an earlier use, which has ended: the files have all of it
+		if err := j.clear(); err != nil {
+			return nil, nil, err
+		}
+		if reader, err = readJournal(j.path(), func(journalLine) {}); err != nil {
+			return nil, nil, err
+		}
+	}
+	options := commit.Options{
+		Journal: journal.Options{Origin: j.origin(), Durable: o.durable()}, Write: j.writeRecord, Sync: j.syncFiles,
+		Retryable: retryable,
+	}
+	if size := o.options.Commit.SegmentSize; size > 0 {
+		options.Journal.SegmentSize = max(size, minSegment)
+	}
+	log, err := commit.Open(reader, info.LSN, options)
+	if err != nil {
+		return nil, nil, errors.Join(err, reader.Close())
+	}
+	return log, reader, nil
+}
+
+// minSegment is the least size of a segment: some dozens of frames.
+const minSegment = 128 << 10
+
+// retryable reports whether the error of a write may go away by itself.
+func retryable(err error) bool {
+	_, failed := errors.AsType[*files.SyncError](err)
+	_, gone := errors.AsType[*FolderGoneError](err)
+	return !failed && !gone && !errors.Is(err, syscall.EIO) && !errors.Is(err, syscall.EROFS)
+}
+
+// begin makes the journal the authority. Its first line is durable before storage.json names it.
+func (j *OwnerJournal) begin(log *commit.Log) error {
+	if err := log.Note(fmt.Appendf(nil, `{"opened":%q}`, j.owner.Now().Format(time.RFC3339Nano))); err != nil {
+		return err
+	}
+	folder, err := os.Lstat(j.path())
+	if err != nil {
+		return fmt.Errorf("stat the journal: %w", err)
+	}
+	if err := j.setLayout(journalLayout, log.Last()); err != nil {
+		return err
+	}
+	j.folder = folder
+	j.owner.commits.log.Store(log)
+	return nil
+}
+
+// setLayout writes the layout of the storage and the number of a line of the journal.
+func (j *OwnerJournal) setLayout(version int, lsn uint64) error {
+	return j.owner.numbers.changeStorage(func(info *storageInfo) error {
+		info.Version, info.LSN = version, lsn
+		return nil
+	})
+}
+
+func (j *OwnerJournal) path() string { return filepath.Join(j.owner.dir, journalDir) }
+
+// clear removes the segments of a journal that is not needed any more.
+func (j *OwnerJournal) clear() error {
+	entries, err := j.owner.readFolder(journalDir)
+	if err != nil {
+		return fmt.Errorf("list the journal: %w", err)
+	}
+	for _, entry := range entries {
+		if strings.HasSuffix(entry.Name(), ".journal") {
+			name := path.Join(journalDir, entry.Name())
+			if err := j.owner.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("remove a closed journal: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// checkFolder returns a *FolderGoneError if the journal is in use and its folder was removed or replaced.
+func (j *OwnerJournal) checkFolder() error {
+	if !j.InUse() {
+		return nil
+	}
+	if now, err := os.Lstat(j.path()); err == nil && os.SameFile(now, j.folder) {
+		return nil
+	}
+	return &FolderGoneError{j.path()}
+}
+
+// origin says where this process has the storage.
+func (j *OwnerJournal) origin() journal.Origin {
+	at := journal.Origin{Boot: machine.This().Boot, Mount: files.MountOf(j.owner.folder)}
+	if info, _, err := j.owner.readStorage(); err == nil {
+		at.Storage = info.Mark
+	}
+	if folder, err := j.owner.root.Stat("."); err == nil {
+		at.Place = placeOf(folder)
+	}
+	return at
+}
+
+// writeRecord writes the file of a record that is in the journal.
+func (j *OwnerJournal) writeRecord(text string, record []byte, isNew bool) error {
+	o := j.owner
+	id, err := ParseID(text)
+	if err != nil {
+		return err
+	}
+	if err := j.makeLateMarker(id); err != nil {
+		return err
+	}
+	if o.readDay(id.Day()) == nil {
+		// The folder of a storage that was moved or unmounted must not be made anew.
+		operations := filepath.Join(o.dir, operationsDir)
+		if is, err := o.opsSync.Is(operations); err != nil || !is {
+			return &FolderGoneError{operations}
+		}
+		if _, err := o.day(id.Day()); err != nil {
+			return err
+		}
+	}
+	name := dayFile(id, ".json")
+	if isNew {
+		if err = o.files.Create(name, record, false); err == nil || !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return o.files.ReplaceUnsynced(name, record)
+}
+
+// makeLateMarker makes the marker of an operation of a list that could not be made when the list was accepted.
+func (j *OwnerJournal) makeLateMarker(id ID) error {
+	late, is := j.owner.lateMarkers.Load(id)
+	if !is {
+		return nil
+	}
+	rec, is := late.(*Record)
+	if !is {
+		return fmt.Errorf("the late marker of %s is a %T", id, late)
+	}
+	if err := j.owner.createMarker(rec); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	j.owner.lateMarkers.Delete(id)
+	return nil
+}
+
+// manySyncs is from how many files on one sync of their file system is used instead of one for each.
+const manySyncs = 64
+
+// syncFiles makes durable what is in jobs/, and the records of some operations.
+func (j *OwnerJournal) syncFiles(ids []string) error {
+	o := j.owner
+	if !o.durable() {
+		return nil
+	}
+	if len(ids) >= manySyncs {
+		done, err := files.SyncFileSystem(o.folder)
+		if done || err != nil {
+			return err
+		}
+	}
+	days := make(map[string]bool)
+	list := make([]ID, 0, len(ids))
+	for _, text := range ids {
+		id, err := ParseID(text)
+		if err != nil {
+			return err
+		}
+		days[id.Day()] = true
+		list = append(list, id)
+	}
+	err := ForEachParallel(list, files.MaxSyncs, func(id ID) error { return syncRecord(o, id) })
+	return errors.Join(err, o.syncOperations(days))
+}
+
+// JournalLostError reports that a storage lacks its journal, or a part of it, and that it was not stopped in order.
+type JournalLostError struct{ Dir, Reason string }
+
+func (e *JournalLostError) Error() string {
+	return fmt.Sprintf("the journal %s %s, and the daemon was not stopped in order: changes that were answered since the "+
+		"last checkpoint may be lost; put the journal back, or start once with --without-journal to go on with what the "+
+		"files of the operations say", e.Dir, e.Reason)
+}
+
+// replay brings the files of a storage up to its journal, after a crash. Then the journal is not needed any more.
+func (j *OwnerJournal) replay() error {
+	info, err := j.layout()
+	if err != nil || info.Version != journalLayout {
+		return err
+	}
+	if j.owner.options.Commit.WithoutJournal {
+		return j.setLayout(storageVersion, info.LSN+1<<32) // higher than any number that a record can have
+	}
+	var lines []journalLine
+	reader, err := readJournal(j.path(), func(l journalLine) { lines = append(lines, l) })
+	if errors.Is(err, fs.ErrNotExist) {
+		return &JournalLostError{j.path(), "is missing"}
+	}
+	if err != nil {
+		return err
+	}
+	end := reader.End()
+	switch {
+	case end.Entry < info.LSN:
+		err = &JournalLostError{j.path(), fmt.Sprintf("ends with change %d, before %d", end.Entry, info.LSN)}
+	case end.Entry > 0 && info.Mark != "" && end.Header.Storage != info.Mark:
+		err = &JournalLostError{j.path(), "belongs to another storage"}
+	default:
+		err = j.apply(lines, end)
+	}
+	if err = errors.Join(err, reader.Close()); err != nil {
+		return err
+	}
+	return j.setLayout(storageVersion, end.Entry)
+}
+
+// layout reads storage.json. If that is lost, the journal may be needed.
+func (j *OwnerJournal) layout() (storageInfo, error) {
+	info, _, err := j.owner.readStorage()
+	if errors.Is(err, ErrBadCounter) {
+		err = nil // who needs a number reports it
+	}
+	if entries, listed := j.owner.readFolder(journalDir); info.Version == 0 && listed == nil && len(entries) > 0 {
+		info.Version = journalLayout
+	}
+	return info, err
+}
+
+// change is what a start needs of a line of the journal.
+type change struct {
+	ID          ID               `json:"id"`
+	Status      State            `json:"status"`
+	Next        State            `json:"next"`
+	Trailing    bool             `json:"trailing"`
+	UpdatedAt   time.Time        `json:"updated_at"`
+	CreatedAt   time.Time        `json:"created_at"`
+	Transitions []PastTransition `json:"transitions"`
+	Deleted     ID               `json:"deleted"`
+	DeletedDay  string           `json:"deleted_day"`
+
+	journalLine
+}
+
+// marker returns the state of the marker, "" for none.
+func (c *change) marker() State {
+	switch {
+	case c.Trailing:
+		return Trailing
+	case c.Next.Live():
+		return c.Next
+	case c.Status.Live():
+		return c.Status
+	}
+	return ""
+}
+
+// replayed is what the journal says of an operation.
+type replayed struct {
+	last    change
+	earlier []string // see commit.Known
+	late    bool
+}
+
+// base returns the number up to which the files have every line, and the number up to which the folder jobs/ has.
+func (j *OwnerJournal) base(end journal.End) (written, viewed uint64, copied bool) {
+	here := j.origin()
+	switch then := end.Header; {
+	case then.Place != here.Place:
+		return 0, 0, true
+	case then.Boot == here.Boot && then.Mount == here.Mount:
+		return end.Checkpoint, max(end.Viewed, end.Checkpoint), false
+	case j.owner.durable():
+		return end.Checkpoint, end.Checkpoint, false
+	}
+	return 0, 0, false // without power durability, a power cut may have taken anything
+}
+
+// apply makes the files of all operations with lines that the files may lack.
+func (j *OwnerJournal) apply(lines []journalLine, end journal.End) error {
+	written, viewed, copied := j.base(end)
+	known := make(map[ID]*replayed)
+	for _, l := range lines {
+		if l.number <= written {
+			continue
+		}
+		c := change{journalLine: l}
+		if err := json.Unmarshal(l.text, &c); err != nil {
+			return fmt.Errorf("change %d in the journal %s cannot be read: %w", l.number, j.path(), err)
+		}
+		note(known, c, viewed)
+	}
+	list := make([]*replayed, 0, len(known))
+	ids := make([]string, 0, len(known))
+	for id, r := range known {
+		list, ids = append(list, r), append(ids, id.text)
+		j.owner.live.Add(id) // a start looks at what is in the list
+		if r.last.marker() == "" {
+			j.owner.live.remove(id)
+		}
+	}
+	err := ForEachParallel(list, 2*runtime.GOMAXPROCS(0), func(r *replayed) error {
+		return errors.Join(j.restoreRecord(r), j.restoreMarker(r, copied))
+	})
+	if err != nil {
+		return fmt.Errorf("replay the journal %s: %w", j.path(), err)
+	}
+	return j.syncFiles(ids)
+}
+
+// note adds a line to what is known.
+func note(known map[ID]*replayed, c change, viewed uint64) {
+	switch {
+	case c.DeletedDay != "":
+		for id := range known {
+			if id.Day() == c.DeletedDay {
+				delete(known, id)
+			}
+		}
+		return
+	case c.ID == (ID{}):
+		delete(known, c.Deleted)
+		return
+	}
+	r := known[c.ID]
+	if r == nil {
+		r = new(replayed)
+		known[c.ID] = r
+	}
+	r.last = c
+	if c.number <= viewed {
+		r.earlier = []string{string(c.marker())}
+		return
+	}
+	r.late = true
+	r.earlier = append(r.earlier, string(c.marker()))
+	if n := len(c.Transitions); n > 0 {
+		r.earlier = append(r.earlier, string(c.Transitions[n-1].From))
+	}
+}
+
+// judge decides about the markers that a start finds.
+func (r *replayed) judge(markers []commit.Marker, copied bool) commit.Answer {
+	return commit.Judge(commit.Known{
+		State: string(r.last.marker()), At: r.last.UpdatedAt, Earlier: r.earlier, Late: r.late, Copied: copied,
+	}, markers)
+}
+
+// restoreRecord writes the record of an operation as its last line has it, unless its file is as new.
+func (j *OwnerJournal) restoreRecord(r *replayed) error {
+	id := r.last.ID
+	var there struct {
+		ID  ID     `json:"id"`
+		LSN uint64 `json:"lsn"`
+	}
+	data, err := readWritten(j.owner.operations, id)
+	if err == nil {
+		err = json.Unmarshal(data, &there)
+	}
+	if err == nil && there.ID == id && there.LSN >= r.last.number {
+		return nil
+	}
+	if _, err := j.owner.day(id.Day()); err != nil {
+		return err
+	}
+	return j.owner.files.ReplaceUnsynced(dayFile(id, ".json"), append(slices.Clip(r.last.text), '\n'))
+}
+
+// restoreMarker brings the marker of an operation up to its last line.
+func (j *OwnerJournal) restoreMarker(r *replayed, copied bool) error {
+	o, id, state := j.owner, r.last.ID, r.last.marker()
+	sight, err := o.ObserveAll(id)
+	if err != nil {
+		return err
+	}
+	var markers []commit.Marker
+	for _, there := range sight.States {
+		at, err := o.nameChangedAt(MarkerName(id, there))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		markers = append(markers, commit.Marker{State: string(there), Changed: at})
+	}
+	switch r.judge(markers, copied) {
+	case commit.Make:
+		return o.RestoreMarker(id, state, r.last.CreatedAt)
+	case commit.Rename:
+		err := files.RenameFree(o.folder, MarkerName(id, State(markers[0].State)), MarkerName(id, state))
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
+			return nil // a person is faster, and the start looks again
+		}
+		return err
+	case commit.Leave:
+	}
+	return nil
+}
+
+// syncRecord syncs the file of a record, if it exists.
+func syncRecord(o *Owner, id ID) error {
+	f, _, err := o.openRegular(dayFile(id, ".json"))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, files.ErrIrregular) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // opened for reading
+	return o.files.Sync(f)
+}
