@@ -97,7 +97,7 @@ bench: ## measure, beside the floor of the same machine; BENCH='flags' are hande
 	bin/bench $(BENCH)
 
 .PHONY: bench-peers
-bench-peers: ## measure section l beside asynq, NATS and River; as root it installs their servers
+bench-peers: ## measure section l beside asynq, BullMQ, NATS, River, beanstalkd; as root it installs them
 	@GO='$(GO)' tools/peers $(BENCH)
 
 .PHONY: fuzz

@@ -20,39 +20,49 @@ type peerRow struct {
 	Mark     bool    // no target, a mark beyond it
 }
 
+// listedPeer is a system that the program of bench/peers can measure.
+type listedPeer struct {
+	Name       string
+	Durability string // of ours beside it
+}
+
 // peersRows has the program of bench/peers do with other systems what is done with ours, on the same file system.
 // Ours is measured again right before and right after each of them, so that both have the same machine.
 func (b *bench) peersRows(ctx context.Context) (rows []Row, err error) {
 	if b.peers == "" {
 		return nil, nil
 	}
-	var names []string
+	var all []listedPeer
 	listed, err := exec.CommandContext(ctx, b.peers, "-list").Output()
 	if err == nil {
-		err = json.Unmarshal(listed, &names)
+		err = json.Unmarshal(listed, &all)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("ask %s for its systems: %w", b.peers, err)
 	}
-	s, err := b.startLoad(ctx, "", durablePower)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, s.stop(ctx)) }()
-	if err := b.warm(ctx, s, nil); err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		more, err := b.besidePeer(ctx, s, name)
+	ours := make(map[string]*server)
+	for _, p := range all {
+		s := ours[p.Durability]
+		if s == nil {
+			if s, err = b.startLoad(ctx, "", p.Durability); err != nil {
+				return rows, err
+			}
+			defer func() { err = errors.Join(err, s.stop(ctx)) }()
+			if err := b.warm(ctx, s, nil); err != nil {
+				return rows, err
+			}
+			ours[p.Durability] = s
+		}
+		more, err := b.besidePeer(ctx, s, p)
 		rows = append(rows, more...)
 		if err != nil {
-			return rows, fmt.Errorf("%s: %w", name, err)
+			return rows, fmt.Errorf("%s: %w", p.Name, err)
 		}
 	}
 	return rows, nil
 }
 
-func (b *bench) besidePeer(ctx context.Context, s *server, name string) ([]Row, error) {
+func (b *bench) besidePeer(ctx context.Context, s *server, listed listedPeer) ([]Row, error) {
 	f := &feed{server: s}
 	if err := f.skip(ctx); err != nil {
 		return nil, err
@@ -64,7 +74,7 @@ func (b *bench) besidePeer(ctx context.Context, s *server, name string) ([]Row, 
 	if err := middle((b.counts.repeats+1)/2, ours); err != nil {
 		return nil, err
 	}
-	p, err := b.measurePeer(ctx, name)
+	p, err := b.measurePeer(ctx, listed.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -77,10 +87,10 @@ func (b *bench) besidePeer(ctx context.Context, s *server, name string) ([]Row, 
 	}
 	steady := steadyRate * b.counts.seconds
 	return []Row{
-		row(fmt.Sprintf("power, %s: submitted and finished; floor: %s", manyClients(loadClients), name), "1/s", ours.rate(),
-			&p.Rate, target, b.counts.load),
-		row(fmt.Sprintf("%s: submitted to finished at %d a second, p50", name, steadyRate), "ms", p.P50, nil, nil, steady),
-		row(name+": the same, p99", "ms", p.P99, nil, nil, steady),
+		row(fmt.Sprintf("%s, %s: submitted and finished; floor: %s", listed.Durability, manyClients(loadClients), p.Name),
+			"1/s", ours.rate(), &p.Rate, target, b.counts.load),
+		row(fmt.Sprintf("%s: submitted to finished at %d a second, p50", p.Name, steadyRate), "ms", p.P50, nil, nil, steady),
+		row(p.Name+": the same, p99", "ms", p.P99, nil, nil, steady),
 	}, nil
 }
 

@@ -4,11 +4,8 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"log"
-	"os/exec"
-	"path/filepath"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -24,18 +21,13 @@ type redisQueue struct {
 }
 
 func startAsynq(ctx context.Context, dir string) (system, error) {
-	socket := filepath.Join(dir, "redis.sock")
-	if len(socket) > 100 {
-		return nil, fmt.Errorf("the folder %s is too long for the name of a socket", dir)
-	}
-	p, err := start(exec.Command("redis-server", "--port", "0", "--unixsocket", socket, "--dir", dir, "--save", "",
-		"--appendonly", "yes", "--appendfsync", "always"))
+	p, socket, err := startRedis(ctx, dir, syncAlways)
 	if err != nil {
-		return nil, fmt.Errorf("start redis-server (make bench-peers installs it): %w", err)
+		return nil, err
 	}
 	q := &redisQueue{server: p, at: asynq.RedisClientOpt{Network: "unix", Addr: socket, PoolSize: 200}}
 	q.client, q.inspector = asynq.NewClient(q.at), asynq.NewInspector(q.at)
-	return q, p.ready(ctx, func(context.Context) error { return q.client.Ping() })
+	return q, nil
 }
 
 func (q *redisQueue) submit(ctx context.Context, number int64) error {

@@ -3,6 +3,7 @@ module github.com/jobdir/jobdir/bench/peers
 go 1.26.0
 
 require (
+	github.com/beanstalkd/go-beanstalk v0.2.0
 	github.com/hibiken/asynq v0.26.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/nats-io/nats-server/v2 v2.15.2

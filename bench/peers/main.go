@@ -1,7 +1,8 @@
 // Peers measures other job queues as bench measures jobdir: operations without work, submitted by many
 // clients and finished.
 //
-//	bench -peers PROGRAM ──starts──▶ peers ──starts──▶ redis-server, postgres, nats-server (in this program)
+//	bench -peers PROGRAM ──starts──▶ peers ──starts──▶ redis-server, node, postgres, beanstalkd,
+//	                                                   nats-server (this program)
 //	      ◀──one line of JSON for each system──
 //
 // It is a separate module, so that building jobdir does not fetch its libraries. Each server is private: a
@@ -35,8 +36,9 @@ const workers = 100
 
 // peer is a system that is measured.
 type peer struct {
-	name string
-	mark bool // no target, a mark beyond it
+	name       string
+	durability string // of ours beside it: power when it syncs before it answers, else process
+	mark       bool   // no target, a mark beyond it
 	// start starts it with its data in dir.
 	start func(ctx context.Context, dir string) (system, error)
 }
@@ -70,7 +72,7 @@ func main() {
 	flag.IntVar(&o.seconds, "seconds", 10, "how long that is")
 	flag.IntVar(&o.repeats, "repeats", 3, "turns; the median counts")
 	flag.StringVar(&o.only, "only", "", "name of the one system to measure; all when empty")
-	flag.BoolVar(&o.list, "list", false, "print the names of the systems, as JSON, and measure nothing")
+	flag.BoolVar(&o.list, "list", false, "print the names of the systems with the durability of ours beside each, as JSON, and measure nothing")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := measure(ctx, o)
@@ -86,21 +88,33 @@ func exit(err error) {
 	os.Exit(0)
 }
 
+// The durabilities of ours.
+const (
+	durablePower   = "power"
+	durableProcess = "process"
+)
+
 // peers are what is measured.
 var peers = []peer{
-	{"asynq on Redis, appendfsync always", false, startAsynq},
-	{"NATS JetStream, sync always", false, startNATS},
-	{"River on PostgreSQL, defaults", false, startRiver(0)},
-	{"River on PostgreSQL, fetch cooldown 1 ms", true, startRiver(time.Millisecond)},
+	{"asynq on Redis, appendfsync always", durablePower, false, startAsynq},
+	{"BullMQ on Redis, appendfsync always", durablePower, false, startBullMQ(syncAlways)},
+	{"NATS JetStream, sync always", durablePower, false, startNATS},
+	{"River on PostgreSQL, defaults", durablePower, false, startRiver(0)},
+	{"River on PostgreSQL, fetch cooldown 1 ms", durablePower, true, startRiver(time.Millisecond)},
+	{"beanstalkd, each write synced", durablePower, false, startBeanstalkd("-b", "DIR", "-f0")},
+	{"BullMQ on Redis, appendfsync everysec", durableProcess, true, startBullMQ(syncEverysec)},
+	{"beanstalkd, synced each 50 ms", durableProcess, true, startBeanstalkd("-b", "DIR")},
+	{"beanstalkd, in memory", durableProcess, true, startBeanstalkd()},
 }
 
 func measure(ctx context.Context, o options) (err error) {
 	if o.list {
-		var names []string
+		type listed struct{ Name, Durability string }
+		var all []listed
 		for _, p := range peers {
-			names = append(names, p.name)
+			all = append(all, listed{p.name, p.durability})
 		}
-		return json.NewEncoder(os.Stdout).Encode(names)
+		return json.NewEncoder(os.Stdout).Encode(all)
 	}
 	dir := o.dir
 	if dir == "" {
