@@ -2,6 +2,7 @@
 
 GO       ?= go
 FUZZTIME ?= 30s
+SOAK     ?= 1h
 STORAGE  ?= storage
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS  := -X github.com/jobdir/jobdir/cli.version=$(VERSION)
@@ -70,6 +71,10 @@ prove: bin/gotestsum ## the longer form of the tests that make test shortens; a 
 torture: ## kill it, cut the power, fail the disk: full counts, figures into bin/torture.json
 	@mkdir -p bin
 	JOBDIR_TORTURE=full JOBDIR_TORTURE_JSON=$(CURDIR)/bin/torture.json $(GO) test -count=1 -timeout 90m -v ./internal/torture
+
+.PHONY: soak
+soak: ## mixed load with a kill -9 every 30 s for SOAK (1h): nothing is lost, memory and disk stay flat
+	JOBDIR_SOAK=$(SOAK) $(GO) test -count=1 -timeout 0 -v -run 'TestSoak$$' ./internal/torture
 
 .PHONY: figures
 figures: ## write the figures of bin/torture.json into docs/reliability.md

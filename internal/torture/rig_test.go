@@ -62,6 +62,8 @@ type rig struct {
 	random *rand.Rand
 	cuts   bool   // its disk loses unsynced data
 	umask  string // of the daemon, "" for that of the test
+	// tests kill work more often than the default crash limit allows, so the daemon has a higher limit without this
+	defaultCrashLimit bool
 }
 
 // newRig prepares a storage at dir, which the first daemon creates.
@@ -166,10 +168,11 @@ func (r *rig) await(d *daemon) error {
 func (r *rig) launch(args ...string) *daemon {
 	r.t.Helper()
 	d := &daemon{stderr: new(output), ended: make(chan struct{})}
-	d.cmd = exec.Command(binary(r.t), append([]string{
-		"serve", "--storage", r.dir, "--jobs", r.jobs, "--listen", "127.0.0.1:0", "--grace", "2s",
-		"--crash-limit-burst", "100", "--crash-limit-within", "1ms", // the test kills work more often than the default allows
-	}, args...)...)
+	all := []string{"serve", "--storage", r.dir, "--jobs", r.jobs, "--listen", "127.0.0.1:0", "--grace", "2s"}
+	if !r.defaultCrashLimit {
+		all = append(all, "--crash-limit-burst", "100", "--crash-limit-within", "1ms")
+	}
+	d.cmd = exec.Command(binary(r.t), append(all, args...)...)
 	if r.umask != "" {
 		d.cmd = exec.Command("sh", append([]string{"-c", `umask "$0"; exec "$@"`, r.umask}, d.cmd.Args...)...)
 	}
