@@ -108,10 +108,14 @@ func reapOne(session int) bool {
 		return false
 	}
 	pid := sender(&info)
-	switch {
-	case children.has(pid):
+	if children.has(pid) {
 		return false // the goroutine that started it reaps it, and then signals children.reaped
-	case isOrphan(pid, session):
+	}
+	st, err := readStat(pid)
+	switch {
+	case errors.Is(err, errGone):
+		return true // that goroutine has reaped it since
+	case err == nil && st.session != session:
 		_, err := wait4(pid, nil, unix.WNOHANG, nil)
 		return err == nil
 	}
@@ -128,11 +132,6 @@ func sender(info *unix.Siginfo) int {
 		return int(words[4])
 	}
 	return int(words[3])
-}
-
-func isOrphan(pid, session int) bool {
-	s, err := readStat(pid)
-	return err == nil && s.session != session
 }
 
 // reapListed reaps all orphans that a pass over /proc finds.

@@ -183,16 +183,16 @@ func checkText(s string) error {
 }
 
 func (c *Command) fork(program string, how forking) (*leader, error) {
-	null, err := os.Open(os.DevNull)
+	null, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("start %q: standard input: %w", c.Args[0], err)
 	}
-	defer null.Close()
+	defer func() { _ = unix.Close(null) }() // nothing was written to it
 	var l *leader
 	var forkErr error
 	err = files.WithDescriptor(c.Output, func(fd int) error { // Fd would change the mode of the caller's file
 		env := append([]string{}, c.Env...) // nil would mean the environment of this process
-		attr := &syscall.ProcAttr{Dir: c.Dir, Env: env, Files: []uintptr{null.Fd(), uintptr(fd), uintptr(fd)}}
+		attr := &syscall.ProcAttr{Dir: c.Dir, Env: env, Files: []uintptr{uintptr(null), uintptr(fd), uintptr(fd)}}
 		how(func(dies bool) { l, forkErr = children.fork(program, c.Args, attr, dies) })
 		return nil
 	})

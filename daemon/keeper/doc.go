@@ -36,7 +36,10 @@
 // # The kernel is the only authority
 //
 // Every decision asks the kernel what is alive: a pidfd for a process, the leader's pidfd for its
-// group, /proc for the rest of the tree. No cached answer can go stale.
+// group, /proc for the rest of the tree. No cached answer can go stale: the search for marks remembers
+// when a process started and which marks its program was given, and asks in each pass whether that is
+// still the process (the inode of its entry in /proc) and the program (the addresses of its stack and
+// its environment).
 //
 // # A session of its own
 //

@@ -135,7 +135,7 @@ func marked(t *testing.T, mark []string) []int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &sweep{marks: [][]string{mark}, skip: line, held: map[int]*target{}, older: map[int]bool{}}
+	s := &sweep{marks: [][]string{mark}, skip: line, held: map[int]*target{}}
 	defer s.close()
 	if _, err := s.pass(); err != nil {
 		t.Fatal(err)

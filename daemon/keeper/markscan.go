@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -20,16 +22,10 @@ type markScanner struct {
 	mu      sync.Mutex
 	waiting []*markQuery
 
-	// older are the processes that earlier passes skipped because they started before the time
-	// before. Only the caller that makes the pass uses it.
-	older     map[int]bool
-	before    uint64
-	scannedAt time.Time
+	// Only the caller that makes the pass uses these.
+	processes processTable
+	names     map[string]bool // of the marks that were searched for
 }
-
-// pidReuseWindow is how long a PID is assumed to belong to the same process: passes follow each
-// other within milliseconds.
-const pidReuseWindow = 20 * time.Millisecond
 
 var scanner markScanner
 
@@ -86,50 +82,86 @@ func (c *markScanner) answer(q *markQuery) {
 
 // scan makes one pass for all queries. loading means that a process was still loading its program and
 // had no environment.
+//
+// It does not leave out this process and its ancestors: they are older than any command, and the
+// sweep that follows a find leaves them out.
 func (c *markScanner) scan(batch []*markQuery) (loading bool, err error) {
-	line, err := ownAncestors()
-	if err != nil {
-		return false, err
-	}
-	pids, err := numbersIn("/proc")
-	if err != nil {
+	if err := c.processes.list(); err != nil {
 		return false, err
 	}
 	byMark, since := make(map[string][]*markQuery, len(batch)), batch[0].since
 	for _, q := range batch {
 		byMark[q.marks[0]] = append(byMark[q.marks[0]], q)
 		since = min(since, q.since)
+		c.addNames(q.marks)
 	}
-	if now := time.Now(); now.Sub(c.scannedAt) > pidReuseWindow || since < c.before {
-		c.older, c.before, c.scannedAt = make(map[int]bool), since, now
-	}
-	for _, pid := range pids {
-		if line[pid] || c.older[pid] {
+	for i := range c.processes.rows {
+		row := &c.processes.rows[i]
+		if row.olderThan(since) {
 			continue
 		}
-		st, err := readStat(pid)
-		if errors.Is(err, errGone) {
-			continue
-		}
+		young, loads, err := c.examine(row, since)
 		if err != nil {
 			return false, err
-		}
-		if st.start < c.before {
-			c.older[pid] = true
-		}
-		if st.start < since || st.kernel() || st.zombie() {
-			continue
-		}
-		environ, loads, err := readEnviron(pid, st)
-		if err != nil {
-			return false, err
-		}
-		for entry := range bytes.SplitSeq(environ, []byte{0}) {
-			for _, q := range byMark[string(entry)] {
-				q.found = q.found || hasMarks(environ, q.marks)
-			}
 		}
 		loading = loading || loads
+		for _, mark := range row.marks {
+			for _, q := range byMark[mark] {
+				q.found = q.found || young && containsAll(row.marks, q.marks)
+			}
+		}
 	}
 	return loading, nil
+}
+
+// addNames adds the names of marks to the names that are searched for.
+func (c *markScanner) addNames(marks []string) {
+	for _, mark := range marks {
+		name, _, _ := strings.Cut(mark, "=")
+		if c.names[name] {
+			continue
+		}
+		if c.names == nil {
+			c.names = make(map[string]bool)
+		}
+		c.names[name] = true
+		for i := range c.processes.rows {
+			c.processes.rows[i].image = image{}
+		}
+	}
+}
+
+// examine notes in row when its process started and, unless that was before since, which marks it
+// carries. It reads the environment only once for each program that the process executes: the kernel
+// lets the reader wait while the process is in execve(2), and for its memory.
+func (c *markScanner) examine(row *processRow, since uint64) (young, loading bool, err error) {
+	st, err := readStat(row.pid)
+	if errors.Is(err, errGone) {
+		return false, false, nil
+	}
+	if err != nil {
+		return false, false, err
+	}
+	row.start = st.start
+	if st.start < since || st.kernel() || st.zombie() {
+		return false, false, nil
+	}
+	if st.image.known() && st.image == row.image {
+		return true, false, nil
+	}
+	environ, loading, err := readEnviron(row.pid, st)
+	if err != nil {
+		return false, false, err
+	}
+	row.image, row.marks = st.image, nil
+	for entry := range bytes.SplitSeq(environ, []byte{0}) {
+		if name, _, _ := bytes.Cut(entry, []byte("=")); c.names[string(name)] {
+			row.marks = append(row.marks, string(entry))
+		}
+	}
+	return true, loading, nil
+}
+
+func containsAll(list, wanted []string) bool {
+	return !slices.ContainsFunc(wanted, func(s string) bool { return !slices.Contains(list, s) })
 }

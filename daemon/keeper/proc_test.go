@@ -4,6 +4,8 @@ package keeper
 
 import (
 	"os"
+	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -21,7 +23,7 @@ func TestParseStat(t *testing.T) {
 		}
 		if want := (stat{
 			state: 'S', parent: 7, group: 12, session: 12, flags: 4194560, start: 98765,
-			envEnd: 4242,
+			image: image{1, 1, 4242},
 		}); s != want {
 			t.Errorf("%s: %+v, want %+v", name, s, want)
 		}
@@ -43,7 +45,7 @@ func TestReadStatOfThisProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.parent != os.Getppid() || s.kernel() || s.zombie() || s.envEnd == 0 || s.start == 0 || s.start > tick {
+	if s.parent != os.Getppid() || s.kernel() || s.zombie() || !s.image.known() || s.start == 0 || s.start > tick {
 		t.Errorf("%+v at %d", s, tick)
 	}
 }
@@ -70,4 +72,72 @@ func TestCarries(t *testing.T) {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
+}
+
+// A process keeps what the table knows of it; another process with its PID does not.
+func TestProcessTable(t *testing.T) {
+	t.Parallel()
+	var table processTable
+	find := func(pid int) *processRow {
+		t.Helper()
+		if err := table.list(); err != nil {
+			t.Fatal(err)
+		}
+		for i := range table.rows {
+			if table.rows[i].pid == pid {
+				return &table.rows[i]
+			}
+		}
+		return nil
+	}
+	cmd := exec.CommandContext(t.Context(), "sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := cmd.Process.Pid
+	find(pid).start = 42
+	for range 3 {
+		if row := find(pid); row == nil || row.start != 42 {
+			t.Fatalf("the row of a process that lives on is %+v", row)
+		}
+	}
+	if find(os.Getpid()) == nil || find(1) == nil {
+		t.Error("processes are missing in the list")
+	}
+	inode := find(pid).inode
+	_ = cmd.Process.Kill() // the test ends it
+	_ = cmd.Wait()
+	if row := find(pid); row != nil && row.start != 0 {
+		t.Errorf("a process that has ended is still known: %+v", row)
+	}
+	again := reusePID(t, pid)
+	row := find(pid)
+	again()
+	if row == nil || row.start != 0 || row.inode == inode {
+		t.Errorf("the row of a process with a reused PID is %+v, the inode was %d", row, inode)
+	}
+}
+
+// reusePID starts a process with a PID that was just freed, and returns a function that ends it.
+func reusePID(t *testing.T, pid int) (end func()) {
+	t.Helper()
+	for range 100 {
+		if err := os.WriteFile("/proc/sys/kernel/ns_last_pid", []byte(strconv.Itoa(pid-1)), 0); err != nil {
+			t.Skipf("the next PID cannot be chosen here; it can be as root, with CONFIG_CHECKPOINT_RESTORE in the kernel: %v", err)
+		}
+		cmd := exec.CommandContext(t.Context(), "sleep", "1000")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		end = func() {
+			_ = cmd.Process.Kill() // the test ends it
+			_ = cmd.Wait()
+		}
+		if cmd.Process.Pid == pid {
+			return end
+		}
+		end()
+	}
+	t.Skip("other programs started a process each time: run the test on a machine with less to do")
+	return nil
 }

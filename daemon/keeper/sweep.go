@@ -35,11 +35,11 @@ type sweep struct {
 	grace  time.Duration
 	killBy time.Time // when SIGTERM becomes SIGKILL
 
-	skip  map[int]bool
-	older map[int]bool // processes that earlier passes found to have started before since: not read again
-	held  map[int]*target
-	ended int
-	errs  []error
+	skip      map[int]bool
+	processes processTable
+	held      map[int]*target
+	ended     int
+	errs      []error
 }
 
 type target struct {
@@ -55,7 +55,7 @@ func (s *sweep) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("search processes: %w", err)
 	}
-	s.skip, s.held, s.older = line, map[int]*target{}, map[int]bool{}
+	s.skip, s.held = line, map[int]*target{}
 	defer s.close()
 	loading := 0
 	for clean := 0; clean < cleanPasses; {
@@ -71,7 +71,6 @@ func (s *sweep) run(ctx context.Context) error {
 		case len(found) > 0:
 			clean = 0
 			s.await(ctx, found)
-			clear(s.older) // PIDs may have been reused in the time waited
 		case !settled && loading < maxLoadingPolls:
 			loading++
 			pause(ctx, time.Millisecond)
@@ -90,16 +89,16 @@ func (s *sweep) pass() (settled bool, err error) {
 			s.drop(pid)
 		}
 	}
-	pids, err := numbersIn("/proc")
-	if err != nil {
+	if err := s.processes.list(); err != nil {
 		return false, err
 	}
 	settled = true
-	for _, pid := range pids {
-		if s.skip[pid] || s.older[pid] || s.held[pid] != nil {
+	for i := range s.processes.rows {
+		row := &s.processes.rows[i]
+		if s.skip[row.pid] || row.olderThan(s.since) || s.held[row.pid] != nil {
 			continue
 		}
-		match, loading, err := s.match(pid)
+		match, loading, err := s.match(row)
 		if err != nil {
 			return false, err
 		}
@@ -107,7 +106,7 @@ func (s *sweep) pass() (settled bool, err error) {
 			settled = false
 		}
 		if match {
-			if err := s.take(pid); err != nil {
+			if err := s.take(row); err != nil {
 				return false, err
 			}
 		}
@@ -115,17 +114,20 @@ func (s *sweep) pass() (settled bool, err error) {
 	return settled, nil
 }
 
-// match reports whether the process that has the PID now is to be ended.
-func (s *sweep) match(pid int) (match, loading bool, err error) {
+// match reports whether the process that has the PID of row now is to be ended. It notes in row when
+// the process started.
+func (s *sweep) match(row *processRow) (match, loading bool, err error) {
+	pid := row.pid
 	st, err := readStat(pid)
 	if errors.Is(err, errGone) {
 		return false, false, nil
 	}
-	if err != nil || st.kernel() || st.start < s.since {
-		if err == nil {
-			s.older[pid] = true
-		}
+	if err != nil {
 		return false, false, err
+	}
+	row.start = st.start
+	if st.kernel() || st.start < s.since {
+		return false, false, nil
 	}
 	if s.group != nil && st.group == s.group.pid && s.group.groupLives() {
 		// The group still lives after st was read, so st.group was its number.
@@ -169,7 +171,8 @@ func (s *sweep) spared(pid int) bool {
 
 // take holds a process that matched and compares again: a process that is alive afterwards is the
 // one compared.
-func (s *sweep) take(pid int) error {
+func (s *sweep) take(row *processRow) error {
+	pid := row.pid
 	h, err := openPidfd(pid)
 	if errors.Is(err, unix.ESRCH) {
 		return nil
@@ -177,7 +180,7 @@ func (s *sweep) take(pid int) error {
 	if err != nil {
 		return fmt.Errorf("hold process %d: %w", pid, err)
 	}
-	match, _, err := s.match(pid)
+	match, _, err := s.match(row)
 	if err != nil || !match || h.exited() {
 		h.close()
 		return err
