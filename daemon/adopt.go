@@ -8,7 +8,6 @@ import (
 	"github.com/jobdir/jobdir/daemon/decide"
 	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
 
@@ -215,7 +214,7 @@ func (rc *reconciler) removeEnded(rec *statefs.Record, states []statefs.State) e
 	}
 	rc.logger.Info("marker of an ended operation removed", "id", rec.ID, "status", rec.Status)
 	rc.enqueueChildren(rec.ID) // a child that was reconciled earlier still saw the marker
-	return errors.Join(files.RemoveFolder(work.ScratchFolder(rc.owner.LogPath(rec.ID))),
+	return errors.Join(work.RemoveScratch(rc.owner.LogPath(rec.ID)),
 		rc.owner.Output.RemoveEmptyLog(rec.ID, ""))
 }
 

@@ -163,7 +163,7 @@ func (e *ends) cleanUp(op *operation, rec *statefs.Record, moved error) error {
 		e.waiters.Settle(op.id(), func(r effect.Request) (effect.Outcome, bool) { return outcomeOfEnd(r, op.rec), true })
 	}
 	if op.run == nil || op.run.Def().Work() != catalog.WorkHandler { // a handler has no scratch folder
-		errs = append(errs, files.RemoveFolder(work.ScratchFolder(e.owner.LogPath(op.id()))))
+		errs = append(errs, work.RemoveScratch(e.owner.LogPath(op.id())))
 	}
 	if op.run == nil { // otherwise the end of the run has done this
 		_ = os.Remove(e.owner.ArtifactsPath(op.id())) // fails unless the folder is empty

@@ -36,7 +36,7 @@ func commandWork(ctx context.Context, r *Run) error {
 	defer func() { _ = output.Close() }() // the command has its own descriptor; the daemon wrote nothing to this one
 	p, exit, err := r.execute(ctx, wholeRun, func() *keeper.Command {
 		values := r.values("")
-		return r.command(wholeRun, "", output, r.def.Timeout, values, "JOBDIR_RESULT="+r.scratch.path("result.json"))
+		return r.command(wholeRun, "", output, r.def.Timeout, values, "JOBDIR_RESULT="+r.scratch.path(scratchResult))
 	})
 	if err != nil {
 		return err
@@ -44,7 +44,7 @@ func commandWork(ctx context.Context, r *Run) error {
 	r.noteEnd(p) // kept until the record contains the exit
 	r.usage.add(exit)
 	r.outcome.Exit = &exit
-	fields, resultErr := r.readResult("result.json")
+	fields, resultErr := r.readResult(scratchResult)
 	for _, f := range r.takeRetryAfter(fields) {
 		r.report.setField(f)
 	}

@@ -53,7 +53,7 @@ func startMonitor(r *Run, outputs *itemOutputs) (*monitor, error) {
 	} else if info, err := m.log.Stat(); err == nil {
 		m.logOffset = info.Size() // skip the output of earlier runs
 	}
-	for _, path := range []string{r.LogPath(), r.scratch.path("progress")} {
+	for _, path := range []string{r.LogPath(), r.scratch.path(scratchProgress)} {
 		cancel, err := r.host.Files.Subscribe(path, m.wake)
 		if err != nil {
 			m.close()
@@ -214,7 +214,11 @@ func (m *monitor) takeProgress() {
 // readProgress returns the end of the progress file and its modification time, or nothing if the
 // command removed or replaced the file.
 func (m *monitor) readProgress() (text []byte, at time.Time) {
-	text, at, _ = files.ReadEnd(m.r.scratch.path("progress"), 0, tailBytes)
+	path := m.r.scratch.path(scratchProgress)
+	if info, err := os.Lstat(path); err != nil || info.Size() == 0 {
+		return nil, at // mostly the command writes no progress
+	}
+	text, at, _ = files.ReadEnd(path, 0, tailBytes)
 	return text, at
 }
 

@@ -28,6 +28,9 @@ const resultLimit = 16 << 20
 // removed once its line is written to the item file.
 type scratch struct{ dir string }
 
+// The files of every folder of a run, and the result of the command of a whole run.
+const scratchParams, scratchProgress, scratchResult = "params.json", "progress", "result.json"
+
 // ScratchFolder is the scratch folder of a run whose log has the given path.
 func ScratchFolder(logPath string) string {
 	return logPath[:len(logPath)-len(filepath.Ext(logPath))] + ".run"
@@ -37,18 +40,19 @@ func ScratchFolder(logPath string) string {
 // which a power cut or a person may have removed, are created.
 func newScratch(logPath string, params []byte, adopted bool) (scratch, error) {
 	s := scratch{ScratchFolder(logPath)}
-	if !adopted {
-		if err := files.RemoveFolder(s.dir); err != nil {
-			return s, fmt.Errorf("make the folder of the run: %w", err)
+	err := files.MakeNewFolder(s.dir)
+	if errors.Is(err, fs.ErrExist) {
+		if err = nil; !adopted {
+			err = errors.Join(files.RemoveFolder(s.dir), files.MakeFolder(s.dir))
 		}
 	}
-	if err := files.MakeFolder(s.dir); err != nil {
+	if err != nil {
 		return s, fmt.Errorf("make the folder of the run: %w", err)
 	}
 	for _, file := range []struct {
 		name    string
 		content []byte
-	}{{"params.json", append(params, '\n')}, {"progress", nil}} {
+	}{{scratchParams, append(params, '\n')}, {scratchProgress, nil}} {
 		err := s.put(file.name, file.content)
 		switch {
 		case err == nil, adopted && errors.Is(err, fs.ErrExist):
@@ -61,14 +65,10 @@ func newScratch(logPath string, params []byte, adopted bool) (scratch, error) {
 	return s, nil
 }
 
-func (s scratch) put(name string, content []byte) error {
-	f, err := files.OpenFile(s.path(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	return errors.Join(err, f.Close())
-}
+// RemoveScratch removes the scratch folder of a run whose log has the given path.
+func RemoveScratch(logPath string) error { return scratch{ScratchFolder(logPath)}.remove() }
+
+func (s scratch) put(name string, content []byte) error { return files.WriteNew(s.path(name), content) }
 
 func (s scratch) path(name string) string { return filepath.Join(s.dir, name) }
 
@@ -76,7 +76,7 @@ func (s scratch) remove() error {
 	if s.dir == "" {
 		return nil
 	}
-	return files.RemoveFolder(s.dir)
+	return files.RemoveFolderWith(s.dir, scratchParams, scratchProgress, scratchResult)
 }
 
 // drop removes a file that is no longer needed. A missing file is no error.

@@ -127,7 +127,7 @@ func (t *task) readLog() (*os.File, error) {
 	if t.optional {
 		return t.host.Owner.OpenStepLog(t.id, steps.Find(t.step.list, t.step.name()))
 	}
-	return t.host.Owner.OpenLog(t.id)
+	return files.OpenRegular(t.LogPath()) // by its path, as it is opened for writing
 }
 
 // optionalStepName is the name of the optional step that the run executes, "" for any other run.
@@ -285,9 +285,9 @@ func (t *task) environment(values catalog.Values, extra ...string) []string {
 	env = append(env, t.marks()...)
 	env = append(env,
 		"JOBDIR_STORAGE="+t.host.Owner.Dir(),
-		"JOBDIR_PROGRESS="+t.scratch.path("progress"),
+		"JOBDIR_PROGRESS="+t.scratch.path(scratchProgress),
 		"JOBDIR_ARTIFACTS="+t.host.Owner.ArtifactsPath(t.id),
-		"JOBDIR_PARAMS="+t.scratch.path("params.json"),
+		"JOBDIR_PARAMS="+t.scratch.path(scratchParams),
 	)
 	if t.step.def != nil {
 		env = append(env, "JOBDIR_STEP="+t.step.name())

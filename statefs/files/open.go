@@ -105,17 +105,55 @@ func ReadEnd(path string, from, most int64) (end []byte, written time.Time, err 
 // MakeFolder creates a folder and its parents if they are missing. A new folder has folderMode
 // whatever the umask is.
 func MakeFolder(path string) error {
-	if _, err := os.Lstat(path); err == nil {
+	err := MakeNewFolder(path)
+	if errors.Is(err, fs.ErrExist) {
 		return nil // if it is not a folder, its next use fails
 	}
-	if err := os.MkdirAll(path, folderMode); err != nil {
-		return err
+	return err
+}
+
+// MakeNewFolder is MakeFolder, but the error wraps fs.ErrExist if something has the name of the folder.
+func MakeNewFolder(path string) error {
+	err := os.Mkdir(path, folderMode)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = os.MkdirAll(filepath.Dir(path), folderMode); err == nil {
+			err = os.Mkdir(path, folderMode)
+		}
 	}
-	info, err := os.Lstat(path)
 	if err != nil {
 		return err
 	}
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode().Perm() == folderMode {
+		return err
+	}
 	return os.Chmod(path, folderMode|info.Mode()&os.ModeSetgid) // a parent may pass on its group
+}
+
+// WriteNew writes a file that must not exist; otherwise the error wraps fs.ErrExist. The file has Mode
+// whatever the umask is.
+func WriteNew(path string, content []byte) error {
+	fd, err := OpenDescriptor(unix.AT_FDCWD, path, path, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, Mode)
+	if err != nil {
+		return err
+	}
+	return new(Writer).writeNew(fd, path, content, false, nil)
+}
+
+// RemoveFolderWith is RemoveFolder for a folder that has mostly no other files than those with the given
+// names: it removes them without a listing first.
+func RemoveFolderWith(path string, names ...string) error {
+	fd, err := OpenDescriptor(unix.AT_FDCWD, path, path, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err == nil {
+		for _, name := range names {
+			_ = unix.Unlinkat(fd, name, 0) // RemoveFolder reports the error of a file that stays
+		}
+		_ = unix.Close(fd) // nothing was written to it
+		if unix.Rmdir(path) == nil {
+			return nil
+		}
+	}
+	return RemoveFolder(path)
 }
 
 // RemoveFolder removes a folder and everything in it. If a file has taken the place of the folder

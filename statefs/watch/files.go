@@ -27,6 +27,8 @@ type Files struct {
 	mu     sync.Mutex // never held while the watcher is called
 	paths  map[string]*watchedFile
 	polled int
+	// folders are the spellings of folders without symbolic links, for a few folders; see spell.
+	folders map[string]string
 }
 
 // watchedFile is one file; its fields are guarded by Files.mu.
@@ -39,7 +41,7 @@ type watchedFile struct {
 // OpenFiles creates the inotify instance. If none is available, every file is polled. The caller must
 // let Run return or call Close.
 func OpenFiles(o Options) *Files {
-	f := &Files{paths: make(map[string]*watchedFile)}
+	f := &Files{paths: make(map[string]*watchedFile), folders: make(map[string]string)}
 	f.open("follow files", o, func() { f.wakeAll(false) })
 	return f
 }

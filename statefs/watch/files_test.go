@@ -152,6 +152,37 @@ func TestFilesOtherSpellingsShareTheWatch(t *testing.T) {
 	awaitWake(t, through)
 }
 
+// What is remembered of a folder holds no longer than the links on the way to it.
+func TestFilesFollowAChangedLink(t *testing.T) {
+	t.Parallel()
+	f := openFiles(t, Options{})
+	start(t, f)
+	above := t.TempDir()
+	file := func(folder string) string { return filepath.Join(above, folder, "day", "run", "a.log") }
+	for _, folder := range []string{"one", "two"} {
+		must(t, os.MkdirAll(filepath.Dir(file(folder)), 0o750))
+		write(t, file(folder), "")
+	}
+	relink := func(to string) {
+		link := filepath.Join(above, "link")
+		must(t, errors.Join(os.RemoveAll(link), os.Symlink(to, link)))
+	}
+	relink("one")
+	first, cancel := subscribe(t, f, file("link"))
+	write(t, file("one"), "line\n")
+	awaitWake(t, first)
+	relink("two")
+	second, _ := subscribe(t, f, file("link"))
+	write(t, file("two"), "line\n")
+	awaitWake(t, second)
+	cancel()
+	must(t, os.Rename(filepath.Join(above, "one"), filepath.Join(above, "three")))
+	relink("three")
+	third, _ := subscribe(t, f, file("link"))
+	write(t, file("three"), "line\n")
+	awaitWake(t, third)
+}
+
 func TestFilesWithSeveralNamesArePolled(t *testing.T) {
 	t.Parallel()
 	f := openFiles(t, Options{ScanInterval: 1})

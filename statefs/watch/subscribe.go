@@ -80,20 +80,61 @@ func (f *Files) resolve(path string) (resolved string, polled bool, err error) {
 	if err != nil {
 		return "", false, fmt.Errorf("follow file: %w", err)
 	}
-	// Without symbolic links, so that two spellings of a file share one watch.
-	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
-	if err != nil {
-		return "", false, fmt.Errorf("follow file %s: %w", path, err)
-	}
-	resolved = filepath.Join(dir, filepath.Base(path))
-	info, err := os.Lstat(resolved)
+	info, err := os.Lstat(path)
 	if err != nil {
 		return "", false, fmt.Errorf("follow file: %w", err)
 	}
 	if !info.Mode().IsRegular() {
-		return "", false, fmt.Errorf("follow file %s: not a regular file (%s)", resolved, info.Mode().Type())
+		return "", false, fmt.Errorf("follow file %s: not a regular file (%s)", path, info.Mode().Type())
+	}
+	// Without symbolic links, so that two spellings of a file share one watch.
+	dir, err := f.spell(filepath.Dir(path))
+	if err != nil {
+		return "", false, fmt.Errorf("follow file %s: %w", path, err)
+	}
+	resolved = filepath.Join(dir, filepath.Base(path))
+	if resolved != path {
+		if at, err := os.Lstat(resolved); err != nil || !os.SameFile(at, info) { // a folder was renamed since
+			f.mu.Lock()
+			clear(f.folders)
+			f.mu.Unlock()
+			if dir, err = f.spell(filepath.Dir(path)); err != nil {
+				return "", false, fmt.Errorf("follow file %s: %w", path, err)
+			}
+			resolved = filepath.Join(dir, filepath.Base(path))
+		}
 	}
 	return resolved, f.watcher == nil || remoteKind(dir) != "" || linkCount(info) > 1, nil
+}
+
+// maxFolders is how many spellings of folders are kept; most files are in the folder of the day, or one below it.
+const maxFolders = 8
+
+// spell returns an absolute path of a folder without symbolic links. It remembers the answer, and
+// uses that of the folder above: filepath.EvalSymlinks asks about every part of the path.
+func (f *Files) spell(dir string) (spelled string, err error) {
+	f.mu.Lock()
+	spelled, known := f.folders[dir]
+	parent, parentKnown := f.folders[filepath.Dir(dir)]
+	f.mu.Unlock()
+	if known {
+		return spelled, nil
+	}
+	if parentKnown {
+		if info, err := os.Lstat(dir); err == nil && info.IsDir() {
+			return filepath.Join(parent, filepath.Base(dir)), nil
+		}
+	}
+	if spelled, err = filepath.EvalSymlinks(dir); err != nil {
+		return "", err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.folders) >= maxFolders {
+		clear(f.folders)
+	}
+	f.folders[dir] = spelled
+	return spelled, nil
 }
 
 func (f *Files) insert(path string, wake chan<- struct{}) (*subscription, error) {
