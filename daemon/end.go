@@ -144,12 +144,13 @@ func (e *ends) seal(op *operation) (int64, error) {
 	return info.Size(), nil
 }
 
-// cleanUp untracks an operation that has ended with rec, removes what it no longer needs, and answers the clients that
-// wait for its requests. If its marker was moved, readers still see the state of the marker: another reconcile removes
-// it, and answers then.
+// cleanUp untracks an operation that has ended with rec, lets another start in its place, removes what it no
+// longer needs, and answers the clients that wait for its requests. If its marker was moved, readers still see the
+// state of the marker: another reconcile removes it, and answers then.
 func (e *ends) cleanUp(op *operation, rec *statefs.Record, moved error) error {
 	op.rec, op.state = rec, rec.Status
 	e.untrack(op)
+	e.admission.admit() // the next one starts while the files of this one are removed
 	e.closeLog(op)
 	var errs []error
 	for _, r := range op.unsettled() {
