@@ -113,7 +113,7 @@ func reapOne(session int) bool {
 	}
 	st, err := readStat(pid)
 	switch {
-	case errors.Is(err, errGone):
+	case errors.Is(err, errGone) && !isChild(pid):
 		return true // that goroutine has reaped it since
 	case err == nil && st.session != session:
 		_, err := wait4(pid, nil, unix.WNOHANG, nil)
@@ -132,6 +132,13 @@ func sender(info *unix.Siginfo) int {
 		return int(words[4])
 	}
 	return int(words[3])
+}
+
+// isChild reports whether this process has a child with the PID and has not reaped it. /proc may hide the
+// child of another user.
+func isChild(pid int) bool {
+	err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	return !errors.Is(err, unix.ECHILD)
 }
 
 // reapListed reaps all orphans that a pass over /proc finds.

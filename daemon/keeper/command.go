@@ -183,7 +183,7 @@ func checkText(s string) error {
 }
 
 func (c *Command) fork(program string, how forking) (*leader, error) {
-	null, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	null, err := openDescriptor(os.DevNull, 0)
 	if err != nil {
 		return nil, fmt.Errorf("start %q: standard input: %w", c.Args[0], err)
 	}

@@ -113,7 +113,7 @@ func readEnviron(pid int, st stat) (environ []byte, loading bool, err error) {
 // support. The kernel fills the buffer unless the file ends.
 func readProc(pid int, name string) ([]byte, error) {
 	path := "/proc/" + strconv.Itoa(pid) + "/" + name
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	fd, err := openDescriptor(path, 0)
 	if err != nil {
 		return nil, procError("open", path, err)
 	}
@@ -131,6 +131,16 @@ func readProc(pid int, name string) ([]byte, error) {
 			return data, nil
 		}
 		data = slices.Grow(data, len(data))
+	}
+}
+
+// openDescriptor opens a file for reading that needs no poller.
+func openDescriptor(path string, flags int) (fd int, err error) {
+	for {
+		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|flags, 0)
+		if !errors.Is(err, unix.EINTR) {
+			return fd, err
+		}
 	}
 }
 
@@ -212,7 +222,7 @@ func (r *processRow) olderThan(since uint64) bool { return r.start > 0 && r.star
 
 // list reads the list of processes.
 func (t *processTable) list() error {
-	fd, err := unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	fd, err := openDescriptor("/proc", unix.O_DIRECTORY)
 	if err != nil {
 		return procError("open", "/proc", err)
 	}
