@@ -168,6 +168,19 @@ func (c *commits) unreplayed() map[ID]journalLine {
 	return c.last
 }
 
+// addUnreplayed adds the names of the records of a day that a crash has left in the journal alone.
+func (c *commits) addUnreplayed(day string, names []string) []string {
+	if c.owned() {
+		return names
+	}
+	for id := range c.unreplayed() {
+		if name := id.text + ".json"; id.Day() == day && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // readUnreplayed returns the last line of each operation, with a line end. A damaged journal is read up to the damage,
 // which the next owner reports.
 func (c *commits) readUnreplayed() map[ID]journalLine {
