@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -101,34 +102,30 @@ func (s *streams) joinStream(w *front.Response, r *front.Request) error {
 		return err
 	}
 	f := s.hub.follow(id, views[format])
-	defer f.close()
 	if _, err := f.Snapshot(); err != nil {
+		f.close()
 		return s.view.recordError(id, err)
 	}
 	if f.end == nil {
-		defer s.daemon.Follow(id, f.markChanged)()
+		f.unfollow = s.daemon.Follow(id, f.markChanged)
 	}
-	err = s.serveStream(w, r, f, format, offset)
+	err = s.serve(w, r, f, format, offset, "")
 	if errors.Is(err, stream.ErrShutdown) && !w.Started() {
 		return front.Refuse(http.StatusServiceUnavailable, "The daemon is shutting down; the operation is kept").With("id",
 			id).WithRetryAfter()
 	}
-	return s.endStream(w, r, id, err)
+	return err
 }
 
 // streamStarted streams to the connection that started the operation, and applies on_disconnect when it closes early.
 func (s *streams) streamStarted(w *front.Response, r *front.Request, id statefs.ID, onDisconnect, format string) error {
 	f := s.hub.follow(id, views[format])
-	defer f.close()
 	if _, err := f.Snapshot(); err != nil {
+		f.close()
 		return err
 	}
-	defer s.daemon.Follow(id, f.markChanged)()
-	err := s.serveStream(w, r, f, format, 0)
-	if errors.Is(err, errGone) && !r.Draining() {
-		s.disconnected(r.Context(), id, catalog.OnDisconnect(onDisconnect))
-	}
-	return s.endStream(w, r, id, err)
+	f.unfollow = s.daemon.Follow(id, f.markChanged)
+	return s.serve(w, r, f, format, 0, catalog.OnDisconnect(onDisconnect))
 }
 
 // disconnectRequests are the requests of the values of on_disconnect that are not continue.
@@ -136,13 +133,13 @@ var disconnectRequests = map[catalog.OnDisconnect]statefs.Action{
 	catalog.DisconnectCancel: statefs.Cancel, catalog.DisconnectPause: statefs.Pause,
 }
 
-// disconnected applies on_disconnect of the job: the reader that started an operation left before its end.
-func (s *streams) disconnected(ctx context.Context, id statefs.ID, do catalog.OnDisconnect) {
+// disconnected applies on_disconnect of the job if the client that started an operation left before its end.
+func (s *streams) disconnected(ctx context.Context, id statefs.ID, do catalog.OnDisconnect, err error, draining bool) {
 	ask, known := disconnectRequests[do]
-	if !known {
+	if !known || draining || !errors.Is(err, errGone) {
 		return
 	}
-	err := s.tree.Request(context.WithoutCancel(ctx), id, ask, nil)
+	err = s.tree.Request(context.WithoutCancel(ctx), id, ask, nil)
 	if err != nil && !errors.Is(err, statefs.ErrNotLive) {
 		s.log.Error("request after a disconnect failed", "id", id.String(), "action", string(ask), "error", err)
 	}
@@ -151,26 +148,56 @@ func (s *streams) disconnected(ctx context.Context, id statefs.ID, do catalog.On
 // errGone means that the reader of a stream disconnected before its end.
 var errGone = errors.New("the reader has disconnected")
 
-// serveStream writes the stream of f's operation. It returns nil after the footer, stream.ErrShutdown, errGone, or an
-// error of the operation's files.
-func (s *streams) serveStream(w *front.Response, r *front.Request, f *follower, format string, offset int64) error {
+// reusableBytes is how much log a stream of an ended operation may have for its connection to serve further requests.
+const reusableBytes = 1 << 20
+
+// serve answers with the stream of f's operation, or with its footer alone, and closes f. If the client disconnects
+// before the end, it applies do, which is "" for a client that did not start the operation. The error is one of the
+// operation's files, or stream.ErrShutdown; nil if the answer has begun.
+func (s *streams) serve(w *front.Response, r *front.Request, f *follower, format string, offset int64,
+	do catalog.OnDisconnect,
+) error {
 	streamHeaders(w.Header(), f.id, format)
+	closeFollower := f.close
+	defer func() { closeFollower() }()
 	if r.Method == http.MethodHead {
 		return nil
 	}
 	if err := s.tree.Descriptors.ForReader(); err != nil {
 		return err // before the first byte, while there can still be an answer
 	}
-	ctx := r.Context()
-	if format == "json" {
-		return s.serveFooter(w, r, f)
+	path := r.URL.Path
+	if format != "json" && (f.end == nil || f.snap.LogBytes-offset > reusableBytes) {
+		closeFollower = func() {} // the stream does it
+		return w.Stream(func(ctx context.Context, out *front.Stream) {
+			defer f.close()
+			err := send(ctx, out, nil, f, format, offset)
+			s.disconnected(ctx, f.id, do, err, out.Draining())
+			s.logEnd(path, f.id, err)
+		})
 	}
-	control := http.NewResponseController(w)
-	w.WriteHeader(http.StatusOK)
+	var err error
+	if ctx := r.Context(); format == "json" {
+		err = s.serveFooter(w, r, f)
+	} else {
+		w.WriteHeader(http.StatusOK)
+		err = send(ctx, w, http.NewResponseController(w).Flush, f, format, offset)
+	}
+	s.disconnected(r.Context(), f.id, do, err, r.Draining())
+	if !w.Started() && !errors.Is(err, errGone) {
+		return err
+	}
+	s.logEnd(path, f.id, err)
+	return nil
+}
+
+// send writes the stream of f's operation. It returns nil after the footer, stream.ErrShutdown, errGone, or an error of
+// the operation's files.
+func send(ctx context.Context, w io.Writer, flush func() error, f *follower, format string, offset int64) error {
 	if format == "sse" {
-		return streamError(ctx, stream.Events(ctx, w, control.Flush, f, offset, stream.Heartbeat))
+		return streamError(ctx, stream.Events(ctx, w, flush, f, offset, stream.Heartbeat))
 	}
-	return streamError(ctx, stream.Text(ctx, w, control.Flush, f, offset))
+	return streamError(ctx, stream.Text(ctx, w, flush, f, offset))
 }
 
 // streamError distinguishes a reader that left, a server that stops, and files that cannot be read.
@@ -186,19 +213,12 @@ func streamError(ctx context.Context, err error) error {
 	return err
 }
 
-// endStream maps the end of a stream to the answer. After its first byte, a stream that did not reach its footer is
-// truncated by omitting the footer. It logs only unexpected ends.
-func (s *streams) endStream(w *front.Response, r *front.Request, id statefs.ID, err error) error {
-	switch {
-	case err == nil, errors.Is(err, errGone):
-		return nil
-	case !w.Started():
-		return err
-	case errors.Is(err, stream.ErrShutdown):
-		return nil
+// logEnd logs a stream that ended before its footer for another reason than its client or a shutdown. The client sees
+// that the footer is missing.
+func (s *streams) logEnd(path string, id statefs.ID, err error) {
+	if err != nil && !errors.Is(err, errGone) && !errors.Is(err, stream.ErrShutdown) {
+		s.log.Warn("stream ended early", "id", id.String(), "path", path, "error", err)
 	}
-	s.log.Warn("stream ended early", "id", id.String(), "path", r.URL.Path, "error", err)
-	return nil
 }
 
 // serveFooter answers with the footer when the operation has ended. It answers 202 with the current state when the
