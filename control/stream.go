@@ -49,6 +49,14 @@ var formats = []string{"stream", "sse", "json"}
 
 var views = map[string]view{"stream": viewLog, "sse": viewDetail, "json": viewEnd}
 
+// writers are the functions that write the formats which are streams.
+var writers = map[string]func(ctx context.Context, w io.Writer, flush func() error, src stream.Source, offset int64) error{
+	"stream": stream.Text,
+	"sse": func(ctx context.Context, w io.Writer, flush func() error, src stream.Source, offset int64) error {
+		return stream.Events(ctx, w, flush, src, offset, stream.Heartbeat)
+	},
+}
+
 // formatFrom reads the parameter format.
 func formatFrom(values url.Values) (string, error) {
 	format := values.Get("format")
@@ -109,7 +117,7 @@ func (s *streams) joinStream(w *front.Response, r *front.Request) error {
 	if f.end == nil {
 		f.unfollow = s.daemon.Follow(id, f.markChanged)
 	}
-	err = s.serve(w, r, f, format, offset, "")
+	err = (&reading{streams: s, operation: f, format: format, offset: offset}).serve(w, r)
 	if errors.Is(err, stream.ErrShutdown) && !w.Started() {
 		return front.Refuse(http.StatusServiceUnavailable, "The daemon is shutting down; the operation is kept").With("id",
 			id).WithRetryAfter()
@@ -125,7 +133,7 @@ func (s *streams) streamStarted(w *front.Response, r *front.Request, id statefs.
 		return err
 	}
 	f.unfollow = s.daemon.Follow(id, f.markChanged)
-	return s.serve(w, r, f, format, 0, catalog.OnDisconnect(onDisconnect))
+	return (&reading{streams: s, operation: f, format: format, onDisconnect: catalog.OnDisconnect(onDisconnect)}).serve(w, r)
 }
 
 // disconnectRequests are the requests of the values of on_disconnect that are not continue.
@@ -133,72 +141,63 @@ var disconnectRequests = map[catalog.OnDisconnect]statefs.Action{
 	catalog.DisconnectCancel: statefs.Cancel, catalog.DisconnectPause: statefs.Pause,
 }
 
-// disconnected applies on_disconnect of the job if the client that started an operation left before its end.
-func (s *streams) disconnected(ctx context.Context, id statefs.ID, do catalog.OnDisconnect, err error, draining bool) {
-	ask, known := disconnectRequests[do]
-	if !known || draining || !errors.Is(err, errGone) {
-		return
-	}
-	err = s.tree.Request(context.WithoutCancel(ctx), id, ask, nil)
-	if err != nil && !errors.Is(err, statefs.ErrNotLive) {
-		s.log.Error("request after a disconnect failed", "id", id.String(), "action", string(ask), "error", err)
-	}
-}
-
-// errGone means that the reader of a stream disconnected before its end.
-var errGone = errors.New("the reader has disconnected")
-
 // reusableBytes is how much log a stream of an ended operation may have for its connection to serve further requests.
 const reusableBytes = 1 << 20
 
-// serve answers with the stream of f's operation, or with its footer alone, and closes f. If the client disconnects
-// before the end, it applies do, which is "" for a client that did not start the operation. The error is one of the
-// operation's files, or stream.ErrShutdown; nil if the answer has begun.
-func (s *streams) serve(w *front.Response, r *front.Request, f *follower, format string, offset int64,
-	do catalog.OnDisconnect,
-) error {
-	streamHeaders(w.Header(), f.id, format)
-	closeFollower := f.close
-	defer func() { closeFollower() }()
+// reading is a client that reads the stream of an operation.
+type reading struct {
+	*streams
+	operation *follower
+	format    string
+	offset    int64
+	path      string // of its request
+	// onDisconnect is applied if the client leaves early; "" for a client that did not start the operation.
+	onDisconnect catalog.OnDisconnect
+}
+
+// serve answers with the stream, or with the footer alone, and closes the follower. The error is one of the operation's
+// files, or stream.ErrShutdown; nil if the answer has begun.
+func (s *reading) serve(w *front.Response, r *front.Request) error {
+	streamHeaders(w.Header(), s.operation.id, s.format)
+	detached := false
+	defer func() {
+		if !detached {
+			s.operation.close()
+		}
+	}()
 	if r.Method == http.MethodHead {
 		return nil
 	}
 	if err := s.tree.Descriptors.ForReader(); err != nil {
 		return err // before the first byte, while there can still be an answer
 	}
-	path := r.URL.Path
-	if format != "json" && (f.end == nil || f.snap.LogBytes-offset > reusableBytes) {
-		closeFollower = func() {} // the stream does it
-		return w.Stream(func(ctx context.Context, out *front.Stream) {
-			defer f.close()
-			err := send(ctx, out, nil, f, format, offset)
-			s.disconnected(ctx, f.id, do, err, out.Draining())
-			s.logEnd(path, f.id, err)
+	s.path = r.URL.Path
+	write, streams := writers[s.format]
+	if snap := &s.operation.snap; streams && (!snap.Ended || snap.LogBytes-s.offset > reusableBytes) {
+		err := w.Stream(func(ctx context.Context, out *front.Stream) {
+			defer s.operation.close()
+			err := write(ctx, out, nil, s.operation, s.offset) // a waiting stream keeps this stack: it must stay small
+			s.logEnd(s.ended(ctx, err, out.Draining()))
 		})
-	}
-	var err error
-	if ctx := r.Context(); format == "json" {
-		err = s.serveFooter(w, r, f)
-	} else {
-		w.WriteHeader(http.StatusOK)
-		err = send(ctx, w, http.NewResponseController(w).Flush, f, format, offset)
-	}
-	s.disconnected(r.Context(), f.id, do, err, r.Draining())
-	if !w.Started() && !errors.Is(err, errGone) {
+		detached = err == nil
 		return err
 	}
-	s.logEnd(path, f.id, err)
-	return nil
+	var err error
+	if streams {
+		w.WriteHeader(http.StatusOK)
+		err = write(r.Context(), w, http.NewResponseController(w).Flush, s.operation, s.offset)
+	} else {
+		err = s.serveFooter(w, r, s.operation)
+	}
+	if err = s.ended(r.Context(), err, r.Draining()); w.Started() {
+		s.logEnd(err)
+		return nil
+	}
+	return err
 }
 
-// send writes the stream of f's operation. It returns nil after the footer, stream.ErrShutdown, errGone, or an error of
-// the operation's files.
-func send(ctx context.Context, w io.Writer, flush func() error, f *follower, format string, offset int64) error {
-	if format == "sse" {
-		return streamError(ctx, stream.Events(ctx, w, flush, f, offset, stream.Heartbeat))
-	}
-	return streamError(ctx, stream.Text(ctx, w, flush, f, offset))
-}
+// errGone means that the reader of a stream disconnected before its end.
+var errGone = errors.New("the reader has disconnected")
 
 // streamError distinguishes a reader that left, a server that stops, and files that cannot be read.
 func streamError(ctx context.Context, err error) error {
@@ -213,11 +212,27 @@ func streamError(ctx context.Context, err error) error {
 	return err
 }
 
-// logEnd logs a stream that ended before its footer for another reason than its client or a shutdown. The client sees
-// that the footer is missing.
-func (s *streams) logEnd(path string, id statefs.ID, err error) {
-	if err != nil && !errors.Is(err, errGone) && !errors.Is(err, stream.ErrShutdown) {
-		s.log.Warn("stream ended early", "id", id.String(), "path", path, "error", err)
+// ended applies onDisconnect if the client has left. It returns err, the end of the stream, unless that was the reason.
+func (s *reading) ended(ctx context.Context, err error, draining bool) error {
+	if err = streamError(ctx, err); !errors.Is(err, errGone) {
+		return err
+	}
+	ask, known := disconnectRequests[s.onDisconnect]
+	if !known || draining {
+		return nil
+	}
+	id := s.operation.id
+	err = s.tree.Request(context.WithoutCancel(ctx), id, ask, nil)
+	if err != nil && !errors.Is(err, statefs.ErrNotLive) {
+		s.log.Error("request after a disconnect failed", "id", id.String(), "action", string(ask), "error", err)
+	}
+	return nil
+}
+
+// logEnd logs a stream whose operation has files that cannot be read. Its client sees that the footer is missing.
+func (s *reading) logEnd(err error) {
+	if err != nil && !errors.Is(err, stream.ErrShutdown) {
+		s.log.Warn("stream ended early", "id", s.operation.id.String(), "path", s.path, "error", err)
 	}
 }
 

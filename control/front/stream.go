@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strconv"
-	"sync"
 	"time"
 )
 
@@ -19,9 +18,10 @@ type Stream struct {
 	conn    net.Conn
 	socket  net.Conn // below the wrapper of our listener, so that several parts are one system call
 	server  *shared
-	leave   func() // ends the context of the stream: the client has disconnected
-	chunked bool   // false for a client that speaks HTTP/1.0: its answer ends with the connection
-	broken  bool   // a write has failed, or the stream has panicked
+	leave   func()      // ends the context of the stream: the client has disconnected
+	unstop  func() bool // ends the wait for the end of that context
+	chunked bool        // false for a client that speaks HTTP/1.0: its answer ends with the connection
+	broken  bool        // a write has failed, or the stream has panicked
 	size    [16]byte
 	parts   [3][]byte // of a chunk: its size, its data and a line end
 	unsent  net.Buffers
@@ -49,36 +49,30 @@ func (w *Response) Stream(serve func(context.Context, *Stream)) error {
 }
 
 func (s *Stream) run(serve func(context.Context, *Stream)) {
-	defer s.server.hijacked.Done()
 	ctx, leave := context.WithCancel(s.server.base)
 	s.leave = leave
 	// From the end of ctx on, a client that reads nothing has as long as Server.Serve gives the clients of net/http.
-	unstop := context.AfterFunc(ctx, func() {
+	s.unstop = context.AfterFunc(ctx, func() {
 		_ = s.socket.SetWriteDeadline(time.Now().Add(s.server.config.Limits.Stop)) // fails if it is closed
 	})
-	var reading sync.WaitGroup
-	reading.Go(s.awaitClose)
-	defer reading.Wait()
-	defer func() {
-		unstop()
-		_ = s.conn.Close() // the client has everything, or is gone
-		leave()
-	}()
-	s.guard(ctx, serve)
+	s.server.hijacked.Go(s.awaitClose)
+	defer s.end()
+	serve(ctx, s)
+}
+
+// end ends the answer and the connection.
+func (s *Stream) end() {
+	if thrown := recover(); thrown != nil { // it ends this stream alone, whose client sees that it is truncated
+		s.broken = true
+		s.server.config.Logger.Error("stream panicked", "panic", thrown, "stack", string(debug.Stack()))
+	}
 	if s.chunked && !s.broken {
 		_, _ = s.socket.Write([]byte("0\r\n\r\n")) // an error means that the client is gone
 	}
-}
-
-// guard confines a panic to this stream, whose client then sees that it was truncated.
-func (s *Stream) guard(ctx context.Context, serve func(context.Context, *Stream)) {
-	defer func() {
-		if thrown := recover(); thrown != nil {
-			s.broken = true
-			s.server.config.Logger.Error("stream panicked", "panic", thrown, "stack", string(debug.Stack()))
-		}
-	}()
-	serve(ctx, s)
+	s.unstop()
+	_ = s.conn.Close() // the client has everything, or is gone
+	s.leave()
+	s.server.hijacked.Done()
 }
 
 // awaitClose ends the context when the client closes its side of the connection. It discards what the client sends.
