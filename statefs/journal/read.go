@@ -25,7 +25,8 @@ func (e *DamageError) Error() string {
 		"see \"jobdir journal repair\"", e.File, e.Offset, e.Reason)
 }
 
-// Reader reads the journal of a folder, also beside a process that writes it: then it returns what was written before.
+// Reader reads the journal of a folder, also beside a process that writes it: then it returns what was written before,
+// or an error that wraps fs.ErrNotExist if that process released a segment in between. A new Reader can try again.
 // It is not safe for concurrent use.
 type Reader struct {
 	root     *os.Root
@@ -58,7 +59,8 @@ type End struct {
 	Header SegmentHeader
 }
 
-// NewReader lists the segments of a folder. The folder may be empty.
+// NewReader lists the segments of a folder. The folder may be empty. Beside a process that writes, the error may wrap
+// fs.ErrNotExist, see Reader.
 func NewReader(folder string) (r *Reader, err error) {
 	root, err := os.OpenRoot(folder)
 	if err != nil {
@@ -80,11 +82,8 @@ func NewReader(folder string) (r *Reader, err error) {
 			continue
 		}
 		f, info, err := files.OpenRegularIn(root, entry.Name())
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // it is being used again under another name
-		}
 		if err != nil {
-			return nil, fmt.Errorf("open the journal: %w", err)
+			return nil, fmt.Errorf("open the journal in %s: %w", root.Name(), err)
 		}
 		block := make([]byte, headerSize)
 		n, err := f.ReadAt(block, 0)
@@ -129,15 +128,11 @@ func (r *Reader) End() End { return r.end }
 
 // read returns the frames of a segment, and false if none shall follow.
 func (r *Reader) read(s *found, yield func(*Frame, error) bool) bool {
-	f, _, err := files.OpenRegularIn(r.root, segmentName(s.Number))
+	data, err := r.load(s)
 	if err != nil {
-		return yield(nil, fmt.Errorf("open the journal: %w", err)) && false
+		return yield(nil, err) && false
 	}
-	data, err := io.ReadAll(f)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return yield(nil, fmt.Errorf("read the journal: %w", err)) && false
-	}
-	at := headerSize
+	at, again := headerSize, false
 	for {
 		frame, size, ok := parseFrame(s.Number, data[min(at, len(data)):])
 		switch {
@@ -153,17 +148,39 @@ func (r *Reader) read(s *found, yield func(*Frame, error) bool) bool {
 				return false
 			}
 			at += size
+			again = false
 			continue
 		case ok:
 			return yield(nil, r.damage(s, at, fmt.Sprintf("frame %d with entry %d follows frame %d with entry %d",
 				frame.Number, frame.First, r.end.Frame, r.end.Entry))) && false
 		}
-		if later := findFrame(s.Number, data[min(at, len(data)):]); later != nil {
+		later := findFrame(s.Number, data[min(at, len(data)):])
+		if later != nil && !again { // a process may have written both while the file was read
+			if data, err = r.load(s); err != nil {
+				return yield(nil, err) && false
+			}
+			again = true
+			continue
+		}
+		if later != nil {
 			return yield(nil, r.damage(s, at, fmt.Sprintf("frame %d cannot be read, and frame %d follows", r.end.Frame+1,
 				later.Number))) && false
 		}
 		return true
 	}
+}
+
+// load returns the content of a segment.
+func (r *Reader) load(s *found) ([]byte, error) {
+	f, _, err := files.OpenRegularIn(r.root, segmentName(s.Number))
+	if err != nil {
+		return nil, fmt.Errorf("open the journal in %s: %w", r.root.Name(), err)
+	}
+	data, err := io.ReadAll(f)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, fmt.Errorf("read the journal: %w", err)
+	}
+	return data, nil
 }
 
 // follows reports whether a frame is the next one. The first one may have any number: those before were released. An
