@@ -7,10 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/jobdir/jobdir/internal/faultfs"
 	"github.com/jobdir/jobdir/internal/prooftest"
 	"github.com/jobdir/jobdir/statefs/journal"
+	"github.com/jobdir/jobdir/statefs/notify"
 )
 
 // openJournal continues a journal whose segments are filled by few entries. end stops it.
@@ -72,6 +74,27 @@ func TestPowerCutsOfAJournal(t *testing.T) {
 				committed = append(committed, known{disk.Len(), entry, checkpoint})
 				j.Checkpoint(checkpoint)
 			}
+		}
+		// More than the journal holds: commits wait for a segment while checkpoints are recorded.
+		var commits []*journal.Commit
+		for range 60 {
+			commits = append(commits, j.Append(bytes.Repeat([]byte{'A' + byte(run)}, 1000)))
+		}
+		for _, commit := range commits {
+			for !notify.IsClosed(commit.Done()) {
+				if checkpoint+4 <= entry {
+					checkpoint += 4
+					committed = append(committed, known{disk.Len(), entry, checkpoint})
+					j.Checkpoint(checkpoint)
+				}
+				select {
+				case <-commit.Done():
+				case <-time.After(5 * time.Millisecond):
+				}
+			}
+			must(t, commit.Err())
+			entry++
+			committed = append(committed, known{disk.Len(), entry, checkpoint})
 		}
 		end()
 	}
