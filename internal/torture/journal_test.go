@@ -133,3 +133,42 @@ func TestPowerCutsOfAJournal(t *testing.T) {
 	figures.add(t, "states of a disk after power cuts from which a journal was read", states)
 	figures.add(t, "operations of the disk, each followed by a cut", replay.At())
 }
+
+// TestDurableJournalAfterAnotherOne cuts the power of a journal that syncs. The journal before did not, and left lines
+// and a spare segment unsynced. All lines are read nevertheless.
+func TestDurableJournalAfterAnotherOne(t *testing.T) {
+	t.Parallel()
+	if err := faultfs.CanMount(); err != nil {
+		t.Skip(err)
+	}
+	at := t.TempDir()
+	disk := faultfs.NewDisk(faultfs.Empty())
+	mounted, err := faultfs.Mount(at, disk)
+	must(t, err)
+	const before = 20
+	j, end := openJournal(t, at, false)
+	for range before {
+		must(t, j.Append(bytes.Repeat([]byte("x"), 1000)).Wait(t.Context()))
+	}
+	must(t, j.Room(t.Context(), 8<<10)) // so there is a spare segment
+	end()
+	j, end = openJournal(t, at, true)
+	must(t, j.Append([]byte("last")).Wait(t.Context()))
+	operations := disk.Len()
+	end()
+	must(t, mounted.Close())
+	replay, top := disk.Replay(), filepath.Join(t.TempDir(), "disk")
+	for replay.At() < operations {
+		if !replay.Next() {
+			t.Fatalf("the disk has %d operations, want %d", replay.At(), operations)
+		}
+	}
+	for image := range replay.Images(faultfs.Everything, faultfs.Strict, faultfs.Ordered, faultfs.Subset) {
+		must(t, errors.Join(os.Mkdir(top, 0o750), image.Materialise(top)))
+		r, got, err := readJournal(t, top)
+		must(t, errors.Join(err, r.Close(), os.RemoveAll(top)))
+		if len(got) != before+1 || got[before+1] != "last" {
+			t.Fatalf("%s: %d entries are read: %+v", image.Model, len(got), r.End())
+		}
+	}
+}

@@ -172,7 +172,7 @@ func Open(r *Reader, after uint64, o Options) (*Journal, error) {
 		}
 	}
 	if o.Durable {
-		if err := r.rewriteLast(); err != nil {
+		if err := r.sync(); err != nil {
 			return nil, err
 		}
 	}
@@ -229,8 +229,8 @@ func (j *Journal) Viewed(entry uint64) {
 	j.viewed = max(j.viewed, entry)
 }
 
-// Room waits until there is room for size bytes beside the reserve. The error is a *FullError if the journal cannot
-// grow now.
+// Room waits until there is room for size bytes beside the reserve, or for a whole segment if that is less: a larger
+// frame gets a segment of its own. The error is a *FullError if the journal cannot grow now.
 func (j *Journal) Room(ctx context.Context, size int64) error {
 	for {
 		j.mu.Lock()
@@ -243,7 +243,7 @@ func (j *Journal) Room(ctx context.Context, size int64) error {
 		switch {
 		case err != nil:
 			return err
-		case free-size >= j.o.Reserve:
+		case free >= min(size+j.o.Reserve, j.o.SegmentSize-headerSize):
 			return nil
 		case lack != nil:
 			return lack

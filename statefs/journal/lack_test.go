@@ -301,6 +301,16 @@ func TestFullErrorSaysWhatToDo(t *testing.T) {
 	}
 }
 
+// What is larger than a segment has room too: it gets one of its own.
+func TestRoomForALargeFrame(t *testing.T) {
+	t.Parallel()
+	b := start(t, t.TempDir(), small)
+	must(t, b.Room(t.Context(), 50<<10))
+	b.put(strings.Repeat("x", 50<<10))
+	must(t, b.Room(t.Context(), 50<<10))
+	b.end()
+}
+
 const childVariable = "JOBDIR_JOURNAL_TEST_CHILD"
 
 // inChild runs the calling test again in a child process. In the parent it returns false when the child has succeeded.

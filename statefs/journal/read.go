@@ -189,6 +189,22 @@ func (r *Reader) follows(f *Frame) bool {
 	return r.end.Header.Number == 0 || f.Number == r.end.Frame+1 && f.First > r.end.Entry
 }
 
+// sync makes durable what the process before may have left unsynced: names, because it was killed in between, and all
+// else, because it did not sync.
+func (r *Reader) sync() error {
+	for _, s := range r.segments {
+		f, err := r.root.OpenFile(segmentName(s.Number), os.O_WRONLY|files.Nonblock, 0)
+		if err != nil {
+			return fmt.Errorf("open the journal in %s: %w", r.root.Name(), err)
+		}
+		if err := errors.Join(f.Sync(), f.Close()); err != nil {
+			return &files.SyncError{Path: path(r.root, s.Number), Err: err}
+		}
+	}
+	nothing := func(*os.File) error { return nil }
+	return errors.Join(inFolder(r.root, true, nothing), r.rewriteLast())
+}
+
 // rewriteLast writes the last frame again. After a failed sync, the memory of the system may hold it and the disk not.
 func (r *Reader) rewriteLast() error {
 	if r.tail.at == 0 {
