@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -198,19 +199,25 @@ func (c *commits) readUnreplayed() map[ID]journalLine {
 			last[e.ID] = journalLine{l.number, append(slices.Clip(l.text), '\n')}
 		}
 	})
-	if err == nil {
+	if reader != nil {
 		_ = reader.Close() // opened for reading
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // a daemon has begun to use the segments again
 	}
 	return last
 }
 
-// readJournal reads a journal, and calls note with each line.
+// readJournal reads a journal, and calls note with each line. With a *journal.DamageError it returns the Reader too.
 func readJournal(dir string, note func(journalLine)) (*journal.Reader, error) {
 	reader, err := journal.NewReader(dir)
 	if err != nil {
 		return nil, err
 	}
 	for frame, err := range reader.Frames() {
+		if _, damaged := errors.AsType[*journal.DamageError](err); damaged {
+			return reader, err
+		}
 		if err != nil {
 			return nil, errors.Join(err, reader.Close())
 		}

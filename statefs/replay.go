@@ -91,6 +91,9 @@ func (j *OwnerJournal) open() (*commit.Log, *journal.Reader, error) {
 	}
 	reader, err := readJournal(j.path(), func(journalLine) {})
 	if err != nil { // of an earlier use, which has ended: the files have all of it
+		if reader != nil {
+			_ = reader.Close() // opened for reading
+		}
 		if err := j.clear(); err != nil {
 			return nil, nil, err
 		}
@@ -287,12 +290,15 @@ func (j *OwnerJournal) replay() error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return &JournalLostError{j.path(), "is missing"}
 	}
-	if err != nil {
+	if reader == nil {
 		return err
 	}
 	end := reader.End()
+	// Without power durability, a power cut may take any part of the journal: it ends there.
+	cut := !j.owner.durable() && end.Entry > 0 && !j.sameMachine(end)
 	switch {
-	case end.Entry < info.LSN:
+	case err != nil && !cut:
+	case end.Entry < info.LSN && !cut:
 		err = &JournalLostError{j.path(), fmt.Sprintf("ends with change %d, before %d", end.Entry, info.LSN)}
 	case end.Entry > 0 && info.Mark != "" && end.Header.Storage != info.Mark:
 		err = &JournalLostError{j.path(), "belongs to another storage"}
@@ -302,7 +308,7 @@ func (j *OwnerJournal) replay() error {
 	if err = errors.Join(err, reader.Close()); err != nil {
 		return err
 	}
-	return j.setLayout(storageVersion, end.Entry)
+	return j.setLayout(storageVersion, max(end.Entry, info.LSN))
 }
 
 // layout reads storage.json. If that is lost, the journal may be needed.
@@ -352,13 +358,18 @@ type replayed struct {
 	late    bool
 }
 
+// sameMachine reports whether the journal was written on this boot of the machine and this mount of the storage.
+func (j *OwnerJournal) sameMachine(end journal.End) bool {
+	here := j.origin()
+	return end.Header.Boot == here.Boot && end.Header.Mount == here.Mount
+}
+
 // base returns the number up to which the files have every line, and the number up to which the folder jobs/ has.
 func (j *OwnerJournal) base(end journal.End) (written, viewed uint64, copied bool) {
-	here := j.origin()
-	switch then := end.Header; {
-	case then.Place != here.Place:
+	switch {
+	case end.Header.Place != j.origin().Place:
 		return 0, 0, true
-	case then.Boot == here.Boot && then.Mount == here.Mount:
+	case j.sameMachine(end):
 		return end.Checkpoint, max(end.Viewed, end.Checkpoint), false
 	case j.owner.durable():
 		return end.Checkpoint, end.Checkpoint, false

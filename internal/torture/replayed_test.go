@@ -25,7 +25,7 @@ func left(dir string) (map[statefs.ID][]byte, error) {
 		Version int `json:"version"`
 	}
 	if err != nil || json.Unmarshal(data, &storage) != nil || storage.Version != 2 {
-		return lines, nil //nolint:nilerr // the daemon was stopped in order, or commits by files
+		return lines, nil // the daemon was stopped in order, or commits by files
 	}
 	r, err := journal.NewReader(filepath.Join(dir, "journal"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -59,17 +59,21 @@ func left(dir string) (map[statefs.ID][]byte, error) {
 // recordOf returns the record of an operation as the next start will have it.
 func recordOf(dir string, id statefs.ID, lines map[statefs.ID][]byte) ([]byte, error) {
 	data, err := os.ReadFile(filepath.Join(dir, "operations", id.Day(), id.String()+".json"))
-	var there struct {
-		LSN uint64 `json:"lsn"`
-	}
-	var last struct {
-		LSN uint64 `json:"lsn"`
-	}
-	if lines[id] != nil && json.Unmarshal(lines[id], &last) == nil &&
-		(err != nil || json.Unmarshal(data, &there) != nil || there.LSN < last.LSN) {
-		return lines[id], nil
+	if last := lines[id]; numberOf(last) > numberOf(data) {
+		return last, nil
 	}
 	return data, err
+}
+
+// numberOf returns the number of the change that a record has, 0 if it is torn or has none.
+func numberOf(record []byte) uint64 {
+	var rec struct {
+		LSN uint64 `json:"lsn"`
+	}
+	if json.Unmarshal(record, &rec) != nil {
+		return 0
+	}
+	return rec.LSN
 }
 
 // awaitFile waits until the file of a record is there, and says something.

@@ -112,7 +112,8 @@ type flush struct {
 	done chan struct{} // closed when none is left, or one cannot be written
 }
 
-// Open continues the journal behind the frames that r has returned; after is a number that no line may have again.
+// Open continues the journal behind the frames that r has returned. after is the number of the last line ever: the files
+// have everything up to it.
 func Open(r *journal.Reader, after uint64, o Options) (*Log, error) {
 	if o.Delay == 0 {
 		o.Delay = defaultDelay
@@ -135,6 +136,7 @@ func Open(r *journal.Reader, after uint64, o Options) (*Log, error) {
 		return nil, err
 	}
 	l.last = l.journal.Next() - 1
+	l.journal.Checkpoint(after)
 	return l, nil
 }
 
