@@ -56,7 +56,7 @@ steps:
 func TestRequestsOnAFullDiskTookEffect(t *testing.T) {
 	t.Parallel()
 	mount := tmpfs(t)
-	s := serveOrderAt(t, filepath.Join(mount, "storage"), fullDiskJobs)
+	s := serveOrderAt(t, filepath.Join(mount, "storage"), fullDiskJobs, "--commit", "files") // the journal has room
 	ids := []string{s.submit("named", 0)}
 	s.awaitTrace(1)
 	ids = append(ids, s.submit("steps", 0))

@@ -32,21 +32,31 @@ var ErrBehind = commit.ErrBehind
 
 // Use commits through the journal until ctx ends, if the options say so, and begins with closing begun. When ctx ends,
 // it brings all files up to date; after nil, an older version can take the storage over. After an error the next owner
-// brings the files up to date. It must be called once, before anything is committed.
+// brings the files up to date. On a full disk, where the journal cannot begin, changes are committed by files: see InUse.
+// It must be called once, before anything is committed.
 func (j *OwnerJournal) Use(ctx context.Context, begun chan<- struct{}) error {
-	if j.owner.options.Commit.Method != CommitJournal {
-		close(begun)
-		<-ctx.Done()
-		return nil
+	if j.Wanted() {
+		began, err := j.use(ctx, begun)
+		if began || !files.DiskFull(err) {
+			return err
+		}
 	}
+	close(begun)
+	<-ctx.Done()
+	return nil
+}
+
+// use is Use with a journal. began is false if that could not begin.
+func (j *OwnerJournal) use(ctx context.Context, begun chan<- struct{}) (began bool, err error) {
 	log, reader, err := j.open()
 	if err != nil {
-		return err
+		return false, err
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	go func() { ended <- log.Run(running) }()
 	if err = j.begin(log); err == nil {
+		began = true
 		close(begun)
 		select {
 		case <-ctx.Done():
@@ -54,12 +64,15 @@ func (j *OwnerJournal) Use(ctx context.Context, begun chan<- struct{}) error {
 		}
 	}
 	stop()
-	if err = errors.Join(err, <-ended); err == nil {
+	if err = errors.Join(err, <-ended); began && err == nil {
 		j.owner.commits.log.Store(nil)
 		err = j.setLayout(storageVersion, log.Last())
 	}
-	return errors.Join(err, reader.Close())
+	return began, errors.Join(err, reader.Close())
 }
+
+// Wanted reports whether the options say that the journal is used.
+func (j *OwnerJournal) Wanted() bool { return j.owner.options.Commit.Method == CommitJournal }
 
 // InUse reports whether changes are committed by the journal now.
 func (j *OwnerJournal) InUse() bool { return j.owner.commits.log.Load() != nil }
@@ -127,6 +140,9 @@ func retryable(err error) bool {
 
 // begin makes the journal the authority. Its first line is durable before storage.json names it.
 func (j *OwnerJournal) begin(log *commit.Log) error {
+	if err := log.Room(minSegment / 8); err != nil {
+		return err
+	}
 	if err := log.Note(fmt.Appendf(nil, `{"opened":%q}`, j.owner.Now().Format(time.RFC3339Nano))); err != nil {
 		return err
 	}
@@ -231,8 +247,10 @@ func (j *OwnerJournal) makeLateMarker(id ID) error {
 	if !is {
 		return fmt.Errorf("the late marker of %s is a %T", id, late)
 	}
-	if err := j.owner.createMarker(rec); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
+	if err := j.owner.createMarker(rec); errors.Is(err, fs.ErrExist) && j.owner.HasMarker(id, rec.Status) {
+		j.owner.commits.seen(id)
+	} else if err != nil {
+		return err // also while a folder has its name, until a sweep moves that to corrupt/
 	}
 	j.owner.lateMarkers.Delete(id)
 	return nil

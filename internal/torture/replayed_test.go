@@ -76,6 +76,27 @@ func numberOf(record []byte) uint64 {
 	return rec.LSN
 }
 
+// readRecord reads the record of an operation while a daemon runs. If record files follow, it waits until the file is
+// there and is as wanted.
+func readRecord(tree *statefs.Tree, id statefs.ID, wanted func(*statefs.Record) bool) (rec *statefs.Record, err error) {
+	if !journaled() {
+		return tree.ReadRecord(id)
+	}
+	_ = eventually(func() error { // the last result counts
+		if rec, err = tree.ReadRecord(id); err == nil && !wanted(rec) {
+			return errNotYet
+		}
+		return err
+	})
+	return rec, err
+}
+
+var errNotYet = errors.New("the file of the record is not as new as the change")
+
+func anyRecord(*statefs.Record) bool { return true }
+
+func endedRecord(rec *statefs.Record) bool { return rec.Status.Terminal() }
+
 // awaitFile waits until the file of a record is there, and says something.
 func awaitFile(t *testing.T, tree *statefs.Tree, id statefs.ID, says string) {
 	t.Helper()

@@ -112,8 +112,8 @@ type flush struct {
 	done chan struct{} // closed when none is left, or one cannot be written
 }
 
-// Open continues the journal behind the frames that r has returned. after is the number of the last line ever: the files
-// have everything up to it.
+// Open continues the journal behind the frames that r has returned. after is the number of the last line ever: the
+// files have everything up to it.
 func Open(r *journal.Reader, after uint64, o Options) (*Log, error) {
 	if o.Delay == 0 {
 		o.Delay = defaultDelay
