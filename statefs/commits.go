@@ -1,6 +1,7 @@
 package statefs
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/jobdir/jobdir/statefs/commit"
+	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/journal"
 )
 
@@ -110,6 +112,21 @@ func (c *commits) read(id ID) (record []byte, behind bool) {
 		return log.Read(id.text)
 	}
 	return nil, false
+}
+
+// full returns why submits are refused for the journal or the files behind it, "" if they are not.
+func (c *commits) full() string {
+	log := c.log.Load()
+	if log == nil {
+		return ""
+	}
+	s := log.Status()
+	if err := cmp.Or(s.Unwritten, s.Lack); files.DiskFull(err) {
+		return "the disk was full a moment ago: " + err.Error()
+	} else if err != nil {
+		return err.Error()
+	}
+	return ""
 }
 
 // forget commits that operations are deleted, so that no replay writes their records again.

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -25,6 +26,8 @@ import (
 type OwnerJournal struct {
 	owner  *Owner
 	folder fs.FileInfo // while it is in use
+	// unwritten are lines whose files could not be written by a start on a full disk: the journal stays in use.
+	unwritten []commit.Line
 }
 
 // ErrBehind is wrapped by the error of Use if a full disk kept files from being brought up to date.
@@ -32,10 +35,10 @@ var ErrBehind = commit.ErrBehind
 
 // Use commits through the journal until ctx ends, if the options say so, and begins with closing begun. When ctx ends,
 // it brings all files up to date; after nil, an older version can take the storage over. After an error the next owner
-// brings the files up to date. On a full disk, where the journal cannot begin, changes are committed by files: see InUse.
-// It must be called once, before anything is committed.
+// brings the files up to date. On a full disk, where the journal cannot begin, changes are committed by files: see
+// InUse. It must be called once, before anything is committed.
 func (j *OwnerJournal) Use(ctx context.Context, begun chan<- struct{}) error {
-	if j.Wanted() {
+	if j.Wanted() || len(j.unwritten) > 0 {
 		began, err := j.use(ctx, begun)
 		if began || !files.DiskFull(err) {
 			return err
@@ -103,6 +106,9 @@ func (j *OwnerJournal) open() (*commit.Log, *journal.Reader, error) {
 		return nil, nil, err
 	}
 	reader, err := readJournal(j.path(), func(journalLine) {})
+	if err != nil && len(j.unwritten) > 0 {
+		return nil, nil, err
+	}
 	if err != nil { // of an earlier use, which has ended: the files have all of it
 		if reader != nil {
 			_ = reader.Close() // opened for reading
@@ -116,7 +122,7 @@ func (j *OwnerJournal) open() (*commit.Log, *journal.Reader, error) {
 	}
 	options := commit.Options{
 		Journal: journal.Options{Origin: j.origin(), Durable: o.durable()}, Write: j.writeRecord, Sync: j.syncFiles,
-		Retryable: retryable,
+		Retryable: retryable, Unwritten: j.unwritten,
 	}
 	if size := o.options.Commit.SegmentSize; size > 0 {
 		options.Journal.SegmentSize = max(size, minSegment)
@@ -140,18 +146,26 @@ func retryable(err error) bool {
 
 // begin makes the journal the authority. Its first line is durable before storage.json names it.
 func (j *OwnerJournal) begin(log *commit.Log) error {
+	if len(j.unwritten) > 0 {
+		return j.enter(log) // storage.json names the journal already
+	}
 	if err := log.Room(minSegment / 8); err != nil {
 		return err
 	}
 	if err := log.Note(fmt.Appendf(nil, `{"opened":%q}`, j.owner.Now().Format(time.RFC3339Nano))); err != nil {
 		return err
 	}
+	if err := j.setLayout(journalLayout, log.Last()); err != nil {
+		return err
+	}
+	return j.enter(log)
+}
+
+// enter makes all changes go to the journal from now on.
+func (j *OwnerJournal) enter(log *commit.Log) error {
 	folder, err := os.Lstat(j.path())
 	if err != nil {
 		return fmt.Errorf("stat the journal: %w", err)
-	}
-	if err := j.setLayout(journalLayout, log.Last()); err != nil {
-		return err
 	}
 	j.folder = folder
 	j.owner.commits.log.Store(log)
@@ -326,6 +340,9 @@ func (j *OwnerJournal) replay() error {
 	if err = errors.Join(err, reader.Close()); err != nil {
 		return err
 	}
+	if len(j.unwritten) > 0 {
+		return nil
+	}
 	return j.setLayout(storageVersion, max(end.Entry, info.LSN))
 }
 
@@ -418,8 +435,16 @@ func (j *OwnerJournal) apply(lines []journalLine, end journal.End) error {
 			j.owner.live.remove(id)
 		}
 	}
+	var mu sync.Mutex // guards j.unwritten
 	err := ForEachParallel(list, 2*runtime.GOMAXPROCS(0), func(r *replayed) error {
-		return errors.Join(j.restoreRecord(r), j.restoreMarker(r, copied))
+		err := j.restoreRecord(r)
+		if files.DiskFull(err) {
+			mu.Lock()
+			j.unwritten = append(j.unwritten, commit.Line{ID: r.last.ID.text, Number: r.last.number, Text: r.last.text})
+			mu.Unlock()
+			err = nil
+		}
+		return errors.Join(err, j.restoreMarker(r, copied))
 	})
 	if err != nil {
 		return fmt.Errorf("replay the journal %s: %w", j.path(), err)
