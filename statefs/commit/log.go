@@ -386,7 +386,9 @@ func (l *Log) fail(err error) {
 }
 
 // durable reports whether the last line is durable; a line of an earlier process is.
-func (s *state) durable() bool { return s.commit == nil || notify.IsClosed(s.commit.Done()) }
+func (s *state) durable() bool {
+	return s.commit == nil || notify.IsClosed(s.commit.Done()) && s.commit.Err() == nil
+}
 
 // dropLocked forgets an operation if everything of it is durable, seen and written.
 func (l *Log) dropLocked(id string, s *state) {
