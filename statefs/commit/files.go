@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/jobdir/jobdir/statefs/journal"
 	"github.com/jobdir/jobdir/statefs/notify"
 )
 
@@ -82,60 +83,69 @@ func (l *Log) startLocked(s *state) bool {
 }
 
 // writeOne writes the file of an operation once its last line is durable. It returns false if nothing can be committed
-// any more.
+// any more. What is appended until then is written by another turn.
 func (l *Log) writeOne(id string, s *state) bool {
 	l.mu.Lock()
-	commit := s.commit
+	commit, record, number, isNew := s.commit, s.record, s.number, s.isNew
 	l.mu.Unlock()
-	if commit != nil {
-		<-commit.Done()
+	err := awaitCommit(commit)
+	if err == nil && !l.isDeleted(s) {
+		if err = l.o.Write(id, record, isNew); err != nil && l.o.Retryable(err) {
+			l.writeLater(id, s, err)
+			return true
+		}
 	}
-	l.mu.Lock()
-	record, number, isNew, deleted := s.record, s.number, s.isNew, s.record == nil
-	durable := s.commit == commit
-	l.mu.Unlock()
-	if commit != nil && commit.Err() != nil {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		s.writing = false
-		l.wrote.Broadcast()
-		return false
-	}
-	var err error
-	if durable && !deleted {
-		err = l.o.Write(id, record, isNew)
-	}
-	broken := err != nil && !l.o.Retryable(err)
-	if broken {
+	if err != nil {
 		l.fail(err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s.writing = false
-	l.wrote.Broadcast()
-	if broken {
+	l.endWriteLocked(s)
+	if err != nil {
 		return false
 	}
-	l.lack = err
-	switch {
-	case err != nil:
-		s.queued = true
-		l.queue = append(l.queue, due{id, time.Now().Add(retryAfter)})
-		l.endFlushLocked()
-	case durable && !deleted:
+	l.lack = nil
+	if s.record != nil {
 		l.wroteLocked(id, s, number)
 	}
 	if s.record != nil && !s.queued { // it has changed again
 		s.queued = true
 		l.queue = append(l.queue, due{id, time.Now().Add(l.o.Delay)})
-		if !durable {
-			s.urgent = true
-			l.urgent = append(l.urgent, id)
-		}
 		notify.Wake(l.due)
 	}
 	l.dropLocked(id, s)
 	return true
+}
+
+// awaitCommit waits for a commit of this process; nil is of an earlier one.
+func awaitCommit(c *journal.Commit) error {
+	if c == nil {
+		return nil
+	}
+	<-c.Done()
+	return c.Err()
+}
+
+func (l *Log) isDeleted(s *state) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return s.record == nil
+}
+
+// writeLater notes that a file could not be written, and that it has to be tried again.
+func (l *Log) writeLater(id string, s *state, why error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.endWriteLocked(s)
+	l.lack = why
+	s.queued = true
+	l.queue = append(l.queue, due{id, time.Now().Add(retryAfter)})
+	l.endFlushLocked()
+}
+
+func (l *Log) endWriteLocked(s *state) {
+	s.writing = false
+	l.wrote.Broadcast()
 }
 
 // wroteLocked notes that the file of an operation has its line of a number.
