@@ -78,7 +78,7 @@ var imports = []row{
 	},
 	{
 		"statefs/journal", 1,
-		[]string{"statefs/files", "statefs/notify"},
+		[]string{"statefs/files", "statefs/machine", "statefs/notify"},
 		nil,
 		"numbered lines in preallocated files, durable many at a time; what a line means it does not know",
 	},

@@ -56,7 +56,7 @@ steps:
 func TestRequestsOnAFullDiskTookEffect(t *testing.T) {
 	t.Parallel()
 	mount := tmpfs(t)
-	s := serveOrderAt(t, filepath.Join(mount, "storage"), fullDiskJobs)
+	s := serveOrderAt(t, filepath.Join(mount, "storage"), fullDiskJobs, "--commit", "files") // the journal has room
 	ids := []string{s.submit("named", 0)}
 	s.awaitTrace(1)
 	ids = append(ids, s.submit("steps", 0))
@@ -127,6 +127,9 @@ func TestRequestsOnAFullDiskTookEffect(t *testing.T) {
 	}
 }
 
+// byJournal reports whether the daemons of these tests commit by the journal, which has room on a full disk.
+func byJournal() bool { return os.Getenv("JOBDIR_COMMIT") == string(statefs.CommitJournal) }
+
 // A daemon that was killed on a full disk starts on it: it lists, streams and controls what there is, refuses submits,
 // and gets well when there is room. No number of an event comes twice, also if only a subscriber has the event.
 func TestDaemonStartsOnAFullDisk(t *testing.T) {
@@ -148,7 +151,7 @@ func TestDaemonStartsOnAFullDisk(t *testing.T) {
 		t.Helper()
 		until(t, "the pause took effect", func() bool {
 			_, answer := s.post("/api/v1/operations/" + id + "/pause?wait=1s")
-			return strings.Contains(answer, `"took_effect":true`) && strings.Contains(answer, `"durable":false`)
+			return strings.Contains(answer, `"took_effect":true`) && (strings.Contains(answer, `"durable":false`) || byJournal())
 		})
 	}
 	pause()
@@ -159,7 +162,11 @@ func TestDaemonStartsOnAFullDisk(t *testing.T) {
 		}
 		return paused == 2 // an event that is not on the disk
 	})
-	for round := range 3 { // from the second one on after a daemon that never had room
+	rounds := 3 // from the second one on after a daemon that never had room
+	if byJournal() {
+		rounds = 1 // each start takes a segment, and none can be made
+	}
+	for round := range rounds {
 		s.kill()
 		if round == 2 {
 			signalKeepers(t, s.storage, syscall.SIGKILL)
@@ -182,7 +189,7 @@ func TestDaemonStartsOnAFullDisk(t *testing.T) {
 		}
 		until(t, "the resume took effect", func() bool {
 			_, answer := s.post("/api/v1/operations/" + id + "/resume?wait=1s")
-			return strings.Contains(answer, `"took_effect":true`) && strings.Contains(answer, `"durable":false`)
+			return strings.Contains(answer, `"took_effect":true`) && (strings.Contains(answer, `"durable":false`) || byJournal())
 		})
 		pause()
 	}

@@ -148,7 +148,7 @@ func serveOrder(t *testing.T) *orderServer {
 	return serveOrderAt(t, filepath.Join(t.TempDir(), "storage"), orderJobs)
 }
 
-func serveOrderAt(t *testing.T, storage, definitions string, more ...string) *orderServer {
+func serveOrderAt(t *testing.T, storage, definitions string, flags ...string) *orderServer {
 	t.Helper()
 	dir := t.TempDir()
 	s := &orderServer{T: t, storage: storage, trace: filepath.Join(dir, "trace")}
@@ -158,7 +158,7 @@ func serveOrderAt(t *testing.T, storage, definitions string, more ...string) *or
 	s.must(os.WriteFile(filepath.Join(jobs, "jobs.yaml"), []byte(definitions), 0o600))
 	s.must(os.WriteFile(config, []byte(orderConfig), 0o600))
 	s.args = []string{"serve", "--storage", s.storage, "--jobs", jobs, "--config", config, "--listen", "127.0.0.1:0"}
-	s.args = append(s.args, more...)
+	s.args = append(s.args, flags...)
 	t.Cleanup(func() {
 		if s.cmd.ProcessState == nil {
 			_ = s.cmd.Process.Signal(syscall.SIGTERM) // if it has ended, Wait returns its status

@@ -36,6 +36,7 @@ type follower struct {
 	end     *statefs.Record // the terminal record
 
 	unsubscribe  [followedFiles]func() // ends the subscriptions of files
+	unfollow     func()                // ends the registration with the daemon; nil without one
 	follows      bool                  // whether the record file is followed too
 	record       os.FileInfo           // the record file that was read last
 	progressAt   time.Time
@@ -88,6 +89,9 @@ func (h *hub) follow(id statefs.ID, view view) *follower {
 }
 
 func (f *follower) close() {
+	if f.unfollow != nil {
+		f.unfollow()
+	}
 	f.hub.unsubscribe(f)
 	for file := range followedFiles {
 		f.leave(file)

@@ -390,7 +390,10 @@ func setupAt(t *testing.T, dir string, change ...func(*Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, done: make(chan struct{}), logged: new(logBuffer)}
 	var err error
-	r.tree, err = statefs.Open(dir, statefs.Options{Durability: statefs.Process})
+	r.tree, err = statefs.Open(dir, statefs.Options{
+		Durability: statefs.Process,
+		Commit:     statefs.CommitOptions{Method: statefs.CommitMethod(os.Getenv("JOBDIR_COMMIT")), SegmentSize: 256 << 10},
+	})
 	must(t, err)
 	t.Cleanup(func() { must(t, r.tree.Close()) })
 	r.owner, err = statefs.Own(r.tree)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -47,6 +48,14 @@ type streams struct {
 var formats = []string{"stream", "sse", "json"}
 
 var views = map[string]view{"stream": viewLog, "sse": viewDetail, "json": viewEnd}
+
+// writers are the functions that write the formats which are streams.
+var writers = map[string]func(ctx context.Context, w io.Writer, flush func() error, src stream.Source, offset int64) error{
+	"stream": stream.Text,
+	"sse": func(ctx context.Context, w io.Writer, flush func() error, src stream.Source, offset int64) error {
+		return stream.Events(ctx, w, flush, src, offset, stream.Heartbeat)
+	},
+}
 
 // formatFrom reads the parameter format.
 func formatFrom(values url.Values) (string, error) {
@@ -101,34 +110,30 @@ func (s *streams) joinStream(w *front.Response, r *front.Request) error {
 		return err
 	}
 	f := s.hub.follow(id, views[format])
-	defer f.close()
 	if _, err := f.Snapshot(); err != nil {
+		f.close()
 		return s.view.recordError(id, err)
 	}
 	if f.end == nil {
-		defer s.daemon.Follow(id, f.markChanged)()
+		f.unfollow = s.daemon.Follow(id, f.markChanged)
 	}
-	err = s.serveStream(w, r, f, format, offset)
+	err = (&reading{streams: s, operation: f, format: format, offset: offset}).serve(w, r)
 	if errors.Is(err, stream.ErrShutdown) && !w.Started() {
 		return front.Refuse(http.StatusServiceUnavailable, "The daemon is shutting down; the operation is kept").With("id",
 			id).WithRetryAfter()
 	}
-	return s.endStream(w, r, id, err)
+	return err
 }
 
 // streamStarted streams to the connection that started the operation, and applies on_disconnect when it closes early.
 func (s *streams) streamStarted(w *front.Response, r *front.Request, id statefs.ID, onDisconnect, format string) error {
 	f := s.hub.follow(id, views[format])
-	defer f.close()
 	if _, err := f.Snapshot(); err != nil {
+		f.close()
 		return err
 	}
-	defer s.daemon.Follow(id, f.markChanged)()
-	err := s.serveStream(w, r, f, format, 0)
-	if errors.Is(err, errGone) && !r.Draining() {
-		s.disconnected(r.Context(), id, catalog.OnDisconnect(onDisconnect))
-	}
-	return s.endStream(w, r, id, err)
+	f.unfollow = s.daemon.Follow(id, f.markChanged)
+	return (&reading{streams: s, operation: f, format: format, onDisconnect: catalog.OnDisconnect(onDisconnect)}).serve(w, r)
 }
 
 // disconnectRequests are the requests of the values of on_disconnect that are not continue.
@@ -136,42 +141,63 @@ var disconnectRequests = map[catalog.OnDisconnect]statefs.Action{
 	catalog.DisconnectCancel: statefs.Cancel, catalog.DisconnectPause: statefs.Pause,
 }
 
-// disconnected applies on_disconnect of the job: the reader that started an operation left before its end.
-func (s *streams) disconnected(ctx context.Context, id statefs.ID, do catalog.OnDisconnect) {
-	ask, known := disconnectRequests[do]
-	if !known {
-		return
-	}
-	err := s.tree.Request(context.WithoutCancel(ctx), id, ask, nil)
-	if err != nil && !errors.Is(err, statefs.ErrNotLive) {
-		s.log.Error("request after a disconnect failed", "id", id.String(), "action", string(ask), "error", err)
-	}
+// reusableBytes is how much log a stream of an ended operation may have for its connection to serve further requests.
+const reusableBytes = 1 << 20
+
+// reading is a client that reads the stream of an operation.
+type reading struct {
+	*streams
+	operation *follower
+	format    string
+	offset    int64
+	path      string // of its request
+	// onDisconnect is applied if the client leaves early; "" for a client that did not start the operation.
+	onDisconnect catalog.OnDisconnect
 }
 
-// errGone means that the reader of a stream disconnected before its end.
-var errGone = errors.New("the reader has disconnected")
-
-// serveStream writes the stream of f's operation. It returns nil after the footer, stream.ErrShutdown, errGone, or an
-// error of the operation's files.
-func (s *streams) serveStream(w *front.Response, r *front.Request, f *follower, format string, offset int64) error {
-	streamHeaders(w.Header(), f.id, format)
+// serve answers with the stream, or with the footer alone, and closes the follower. The error is one of the operation's
+// files, or stream.ErrShutdown; nil if the answer has begun.
+func (s *reading) serve(w *front.Response, r *front.Request) error {
+	streamHeaders(w.Header(), s.operation.id, s.format)
+	detached := false
+	defer func() {
+		if !detached {
+			s.operation.close()
+		}
+	}()
 	if r.Method == http.MethodHead {
 		return nil
 	}
 	if err := s.tree.Descriptors.ForReader(); err != nil {
 		return err // before the first byte, while there can still be an answer
 	}
-	ctx := r.Context()
-	if format == "json" {
-		return s.serveFooter(w, r, f)
+	s.path = r.URL.Path
+	write, streams := writers[s.format]
+	if snap := &s.operation.snap; streams && (!snap.Ended || snap.LogBytes-s.offset > reusableBytes) {
+		err := w.Stream(func(ctx context.Context, out *front.Stream) {
+			defer s.operation.close()
+			err := write(ctx, out, nil, s.operation, s.offset) // a waiting stream keeps this stack: it must stay small
+			s.logEnd(s.ended(ctx, err, out.Draining()))
+		})
+		detached = err == nil
+		return err
 	}
-	control := http.NewResponseController(w)
-	w.WriteHeader(http.StatusOK)
-	if format == "sse" {
-		return streamError(ctx, stream.Events(ctx, w, control.Flush, f, offset, stream.Heartbeat))
+	var err error
+	if streams {
+		w.WriteHeader(http.StatusOK)
+		err = write(r.Context(), w, http.NewResponseController(w).Flush, s.operation, s.offset)
+	} else {
+		err = s.serveFooter(w, r, s.operation)
 	}
-	return streamError(ctx, stream.Text(ctx, w, control.Flush, f, offset))
+	if err = s.ended(r.Context(), err, r.Draining()); w.Started() {
+		s.logEnd(err)
+		return nil
+	}
+	return err
 }
+
+// errGone means that the reader of a stream disconnected before its end.
+var errGone = errors.New("the reader has disconnected")
 
 // streamError distinguishes a reader that left, a server that stops, and files that cannot be read.
 func streamError(ctx context.Context, err error) error {
@@ -186,19 +212,28 @@ func streamError(ctx context.Context, err error) error {
 	return err
 }
 
-// endStream maps the end of a stream to the answer. After its first byte, a stream that did not reach its footer is
-// truncated by omitting the footer. It logs only unexpected ends.
-func (s *streams) endStream(w *front.Response, r *front.Request, id statefs.ID, err error) error {
-	switch {
-	case err == nil, errors.Is(err, errGone):
-		return nil
-	case !w.Started():
+// ended applies onDisconnect if the client has left. It returns err, the end of the stream, unless that was the reason.
+func (s *reading) ended(ctx context.Context, err error, draining bool) error {
+	if err = streamError(ctx, err); !errors.Is(err, errGone) {
 		return err
-	case errors.Is(err, stream.ErrShutdown):
+	}
+	ask, known := disconnectRequests[s.onDisconnect]
+	if !known || draining {
 		return nil
 	}
-	s.log.Warn("stream ended early", "id", id.String(), "path", r.URL.Path, "error", err)
+	id := s.operation.id
+	err = s.tree.Request(context.WithoutCancel(ctx), id, ask, nil)
+	if err != nil && !errors.Is(err, statefs.ErrNotLive) {
+		s.log.Error("request after a disconnect failed", "id", id.String(), "action", string(ask), "error", err)
+	}
 	return nil
+}
+
+// logEnd logs a stream whose operation has files that cannot be read. Its client sees that the footer is missing.
+func (s *reading) logEnd(err error) {
+	if err != nil && !errors.Is(err, stream.ErrShutdown) {
+		s.log.Warn("stream ended early", "id", s.operation.id.String(), "path", s.path, "error", err)
+	}
 }
 
 // serveFooter answers with the footer when the operation has ended. It answers 202 with the current state when the

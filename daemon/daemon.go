@@ -160,6 +160,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 	case err := <-committed:
 		return err
 	}
+	if d.owner.Journal.Wanted() && !d.owner.Journal.InUse() {
+		d.logger.Warn("the disk has no room for the journal: until the next start, changes are committed by the files of each operation")
+	}
 	d.Lanes.Reconcile() // the watch is in place, and nothing starts yet
 	watchers.Go(func() { d.watcherEnded("lanes", d.Lanes.Run(watching)) })
 	watchers.Go(func() { d.repeat(watching, d.config.SweepInterval, d.syncBatches) })

@@ -71,6 +71,7 @@ func TestRetryAfterTheRecordWasDamaged(t *testing.T) {
 			plain, staged := b.submit("prints", `{"title":"a title"}`), b.submit("steps", `{"title":"another"}`)
 			for _, id := range []statefs.ID{plain, staged} {
 				b.poll("it only waits", func() bool { op := b.daemon.operation(id); return op != nil && op.evicted.Load() })
+				b.awaitFiles()
 				damage(t, b.recordPath(id))
 				b.touch(id, statefs.Pause) // any event triggers a reconcile
 				b.awaitState(id, statefs.FailedManual)
@@ -130,6 +131,7 @@ func TestDamagedRecordKeepsPriorityDelayAndKey(t *testing.T) {
 		id := submitted.ID
 		b.awaitState(id, want)
 		b.poll("it only waits", func() bool { op := b.daemon.operation(id); return op != nil && op.evicted.Load() })
+		b.awaitFiles()
 		recordDamages["cut short"](t, b.recordPath(id))
 		b.touch(id, statefs.Pause) // any event triggers a reconcile
 		b.awaitState(id, statefs.FailedManual)

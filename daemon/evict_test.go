@@ -35,6 +35,7 @@ func TestWaitingOperationsAreEvicted(t *testing.T) {
 	}
 	// A damaged record is quarantined, as at a start, and the operation waits for a person.
 	file := strings.TrimSuffix(b.tree.LogPath(third), ".log") + ".json"
+	b.awaitFiles()
 	must(t, os.WriteFile(file, []byte("{"), 0o600))
 	b.touch(third, statefs.Pause)
 	b.awaitState(third, statefs.FailedManual)

@@ -84,6 +84,7 @@ func TestPauseOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	dir, fill := smallDisk(t)
 	b := prepareAt(t, dir, handlerJobs, testHandlers)
+	b.onFiles() // the journal has room for the change
 	b.start()
 	id := b.submit("wait", `{}`)
 	b.awaitState(id, statefs.Running)
@@ -110,6 +111,7 @@ func TestEventsOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	dir, fill := smallDisk(t)
 	b := prepareAt(t, dir, handlerJobs, testHandlers)
+	b.onFiles() // the journal has room for the change
 	b.tellEvents()
 	r := b.config.Events.Follow(events.Filter{Types: []events.Type{events.Transition, events.Swept}}, 0)
 	defer r.Close()
@@ -136,6 +138,7 @@ func TestStartOfAHandlerIsRecordedWhenThereIsSpace(t *testing.T) {
 	t.Parallel()
 	dir, fill := smallDisk(t)
 	b := prepareAt(t, dir, handlerJobs, testHandlers)
+	b.onFiles() // the journal has room for the change
 	b.start()
 	var id statefs.ID
 	free := func() {}

@@ -123,6 +123,8 @@ func TestForeignMarkerIsReadOnce(t *testing.T) {
 	b.poll("the state of the foreign marker is known", func() bool { return known() == statefs.Paused })
 	rec.ID, rec.After = stranger, []statefs.ID{parent}
 	must(t, b.daemon.owner.WriteRecord(rec))
+	b.daemon.owner.Journal.Seen(stranger)
+	b.awaitFiles()
 	guards, err := b.daemon.retentionGuards()
 	must(t, err)
 	if len(guards.Referred) > 0 {

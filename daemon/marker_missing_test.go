@@ -152,6 +152,7 @@ func TestUnmountStopsTheDaemon(t *testing.T) {
 	b.start()
 	id := b.submit("wait", `{}`)
 	b.awaitState(id, statefs.Running)
+	b.awaitFiles()
 	must(t, unix.Unmount(mount, unix.MNT_DETACH))
 	if _, err := b.daemon.Sweep(t.Context(), false); err == nil {
 		t.Error("the sweep did not notice")

@@ -78,9 +78,12 @@ func TestAdmit(t *testing.T) {
 }
 
 // setupQuota starts a daemon whose intake respects max_queued. The returned function submits a list of n operations.
-func setupQuota(t *testing.T, maxQueued int) (*bench, func(n int) ([]submit.Outcome, error)) {
+func setupQuota(t *testing.T, maxQueued int, prepared ...func(*bench)) (*bench, func(n int) ([]submit.Outcome, error)) {
 	t.Helper()
 	b := prepare(t, laneJobs, testHandlers)
+	for _, change := range prepared {
+		change(b)
+	}
 	b.config.Lanes = map[string]lanes.LaneConfig{"one": {}}
 	b.config.MaxQueued = maxQueued
 	b.config.Intake = submit.NewIntake(submit.Config{
@@ -138,7 +141,7 @@ func TestQueueQuotaAfterAFailedPublish(t *testing.T) {
 	for taken, name := range []string{"refused", "in part"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, submitList := setupQuota(t, 4)
+			b, submitList := setupQuota(t, 4, (*bench).onFiles) // with the journal, a list is accepted as a whole
 			first, err := submitList(1)
 			must(t, err)
 			for second := range 60 { // of the time in the ID, which is that of the submit

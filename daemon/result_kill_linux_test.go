@@ -66,7 +66,7 @@ func (k *kept) heldBack(id statefs.ID) (free func()) {
 // the log contains said, but before the record is written.
 func (k *kept) killedAfter(job, end, said string) statefs.ID {
 	k.t.Helper()
-	cmd, _ := startChild(k.t, k.dir, keptVariable+"=yes")
+	cmd, _ := startChild(k.t, k.dir, keptVariable+"=yes", "JOBDIR_COMMIT=files")
 	until := k.fifo("until")
 	id := k.begun(job, "test $JOBDIR_RUN = 1 || exit 0; echo begins; read x <"+until+"; "+end)
 	free := k.heldBack(id)

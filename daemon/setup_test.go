@@ -140,6 +140,24 @@ func commitOptions(o statefs.Options) statefs.Options {
 	return o
 }
 
+// onFiles makes the daemon commit by files: the test is about their order.
+func (b *bench) onFiles() {
+	b.t.Helper()
+	must(b.t, b.tree.Close())
+	var err error
+	b.tree, err = statefs.Open(b.dir, statefs.Options{Now: b.now})
+	must(b.t, err)
+}
+
+// awaitFiles waits until the files of all records are written.
+func (b *bench) awaitFiles() {
+	b.t.Helper()
+	b.poll("the files of the records are written", func() bool {
+		s, inUse := b.daemon.owner.Journal.Status()
+		return !inUse || s.Behind == 0
+	})
+}
+
 // now is the clock of the storage. After a jump it has no monotonic reading, like a time read from
 // a file.
 func (b *bench) now() time.Time {

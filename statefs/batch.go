@@ -204,6 +204,7 @@ func (b *Batches) recoverRecord(l batchEntry) (made int, goesOn bool, err error)
 		}
 		b.owner.live.Add(rec.ID)
 		err = b.owner.writeRecord(rec)
+		b.owner.commits.seen(rec.ID)                                   // the file of the list makes a marker that is missing
 		return 1, true, errors.Join(err, b.owner.commits.wait(rec.ID)) // before the file of the list is removed
 	case err != nil:
 		return 0, false, err

@@ -1,15 +1,18 @@
 package statefs
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/jobdir/jobdir/statefs/commit"
+	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/journal"
 )
 
@@ -116,6 +119,21 @@ func (c *commits) read(id ID) (record []byte, behind bool) {
 	return nil, false
 }
 
+// full returns why submits are refused for the journal or the files behind it, "" if they are not.
+func (c *commits) full() string {
+	log := c.log.Load()
+	if log == nil {
+		return ""
+	}
+	s := log.Status()
+	if err := cmp.Or(s.Unwritten, s.Lack); files.DiskFull(err) {
+		return "the disk was full a moment ago: " + err.Error()
+	} else if err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
 // forget commits that operations are deleted, so that no replay writes their records again.
 func (c *commits) forget(ids []ID) error {
 	log := c.log.Load()
@@ -173,6 +191,19 @@ func (c *commits) unreplayed() map[ID]journalLine {
 	return c.last
 }
 
+// addUnreplayed adds the names of the records of a day that a crash has left in the journal alone.
+func (c *commits) addUnreplayed(day string, names []string) []string {
+	if c.owned() {
+		return names
+	}
+	for id := range c.unreplayed() {
+		if name := id.text + ".json"; id.Day() == day && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // readUnreplayed returns the last line of each operation, with a line end. A damaged journal is read up to the damage,
 // which the next owner reports.
 func (c *commits) readUnreplayed() map[ID]journalLine {
@@ -190,19 +221,25 @@ func (c *commits) readUnreplayed() map[ID]journalLine {
 			last[e.ID] = journalLine{l.number, append(slices.Clip(l.text), '\n')}
 		}
 	})
-	if err == nil {
+	if reader != nil {
 		_ = reader.Close() // opened for reading
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // a daemon has begun to use the segments again
 	}
 	return last
 }
 
-// readJournal reads a journal, and calls note with each line.
+// readJournal reads a journal, and calls note with each line. With a *journal.DamageError it returns the Reader too.
 func readJournal(dir string, note func(journalLine)) (*journal.Reader, error) {
 	reader, err := journal.NewReader(dir)
 	if err != nil {
 		return nil, err
 	}
 	for frame, err := range reader.Frames() {
+		if _, damaged := errors.AsType[*journal.DamageError](err); damaged {
+			return reader, err
+		}
 		if err != nil {
 			return nil, errors.Join(err, reader.Close())
 		}

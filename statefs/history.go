@@ -65,6 +65,7 @@ func (h *operations) ListDay(day string) (DayFiles, error) {
 	if err != nil {
 		return files, fmt.Errorf("list the operations of %s: %w", day, err)
 	}
+	names = h.commits.addUnreplayed(day, names)
 	parts := make(map[ID]bool)
 	for _, name := range names {
 		files.add(day, name, parts)

@@ -187,8 +187,10 @@ func (t *Tree) publishByFiles(recs []*Record, days map[string]bool) error {
 
 // publishByJournal commits all operations with one frame, and makes their markers then. Their record files follow.
 func (t *Tree) publishByJournal(log *commit.Log, recs []*Record) error {
-	list := len(recs) > 1
-	if list {
+	if len(recs) > 1 {
+		for _, rec := range recs {
+			rec.Batch = &recs[0].ID
+		}
 		t.handover.notify(func(l SubmitListener) { l.Expect(recs...) })
 	}
 	if err := t.checkNoRecords(recs); err != nil { // guards a storage restored from a backup

@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -28,6 +29,8 @@ type OwnerJournal struct {
 	owner  *Owner
 	folder fs.FileInfo // while it is in use
 	opened uint64      // during a replay: number of the first line of the use of the journal that has ended
+	// unwritten are lines whose files could not be written by a start on a full disk: the journal stays in use.
+	unwritten []commit.Line
 }
 
 // ErrBehind is wrapped by the error of Use if a full disk kept files from being brought up to date.
@@ -35,21 +38,31 @@ var ErrBehind = commit.ErrBehind
 
 // Use commits through the journal until ctx ends, if the options say so, and begins with closing begun. When ctx ends,
 // it brings all files up to date; after nil, an older version can take the storage over. After an error the next owner
-// brings the files up to date. It must be called once, before anything is committed.
+// brings the files up to date. On a full disk, where the journal cannot begin, changes are committed by files: see
+// InUse. It must be called once, before anything is committed.
 func (j *OwnerJournal) Use(ctx context.Context, begun chan<- struct{}) error {
-	if j.owner.options.Commit.Method != CommitJournal {
-		close(begun)
-		<-ctx.Done()
-		return nil
+	if j.Wanted() || len(j.unwritten) > 0 {
+		began, err := j.use(ctx, begun)
+		if began || !files.DiskFull(err) {
+			return err
+		}
 	}
+	close(begun)
+	<-ctx.Done()
+	return nil
+}
+
+// use is Use with a journal. began is false if that could not begin.
+func (j *OwnerJournal) use(ctx context.Context, begun chan<- struct{}) (began bool, err error) {
 	log, reader, err := j.open()
 	if err != nil {
-		return err
+		return false, err
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	go func() { ended <- log.Run(running) }()
 	if err = j.begin(log); err == nil {
+		began = true
 		close(begun)
 		select {
 		case <-ctx.Done():
@@ -57,12 +70,15 @@ func (j *OwnerJournal) Use(ctx context.Context, begun chan<- struct{}) error {
 		}
 	}
 	stop()
-	if err = errors.Join(err, <-ended); err == nil {
+	if err = errors.Join(err, <-ended); began && err == nil {
 		j.owner.commits.log.Store(nil)
 		err = j.setLayout(storageVersion, log.Last())
 	}
-	return errors.Join(err, reader.Close())
+	return began, errors.Join(err, reader.Close())
 }
+
+// Wanted reports whether the options say that the journal is used.
+func (j *OwnerJournal) Wanted() bool { return j.owner.options.Commit.Method == CommitJournal }
 
 // InUse reports whether changes are committed by the journal now.
 func (j *OwnerJournal) InUse() bool { return j.owner.commits.log.Load() != nil }
@@ -93,7 +109,13 @@ func (j *OwnerJournal) open() (*commit.Log, *journal.Reader, error) {
 		return nil, nil, err
 	}
 	reader, err := readJournal(j.path(), func(journalLine) {})
+	if err != nil && len(j.unwritten) > 0 {
+		return nil, nil, err
+	}
 	if err != nil { // of an earlier use, which has ended: the files have all of it
+		if reader != nil {
+			_ = reader.Close() // opened for reading
+		}
 		if err := j.clear(); err != nil {
 			return nil, nil, err
 		}
@@ -103,7 +125,7 @@ func (j *OwnerJournal) open() (*commit.Log, *journal.Reader, error) {
 	}
 	options := commit.Options{
 		Journal: journal.Options{Origin: j.origin(), Durable: o.durable()}, Write: j.writeRecord, Sync: j.syncFiles,
-		Retryable: retryable,
+		Retryable: retryable, Unwritten: j.unwritten,
 	}
 	if size := o.options.Commit.SegmentSize; size > 0 {
 		options.Journal.SegmentSize = max(size, minSegment)
@@ -127,16 +149,28 @@ func retryable(err error) bool {
 
 // begin makes the journal the authority. Its first line is durable before storage.json names it.
 func (j *OwnerJournal) begin(log *commit.Log) error {
-	if err := log.Note(fmt.Appendf(nil, `{"opened":%q}`, j.owner.Now().Format(time.RFC3339Nano))); err != nil {
+	if len(j.unwritten) > 0 {
+		j.owner.commits.opened = j.opened
+		return j.enter(log) // storage.json names the journal already
+	}
+	if err := log.Room(minSegment / 8); err != nil {
 		return err
 	}
-	folder, err := os.Lstat(j.path())
-	if err != nil {
-		return fmt.Errorf("stat the journal: %w", err)
+	if err := log.Note(fmt.Appendf(nil, `{"opened":%q}`, j.owner.Now().Format(time.RFC3339Nano))); err != nil {
+		return err
 	}
 	j.owner.commits.opened = log.Last()
 	if err := j.setLayout(journalLayout, log.Last()); err != nil {
 		return err
+	}
+	return j.enter(log)
+}
+
+// enter makes all changes go to the journal from now on.
+func (j *OwnerJournal) enter(log *commit.Log) error {
+	folder, err := os.Lstat(j.path())
+	if err != nil {
+		return fmt.Errorf("stat the journal: %w", err)
 	}
 	j.folder = folder
 	j.owner.commits.log.Store(log)
@@ -232,8 +266,10 @@ func (j *OwnerJournal) makeLateMarker(id ID) error {
 	if !is {
 		return fmt.Errorf("the late marker of %s is a %T", id, late)
 	}
-	if err := j.owner.createMarker(rec); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
+	if err := j.owner.createMarker(rec); errors.Is(err, fs.ErrExist) && j.owner.HasMarker(id, rec.Status) {
+		j.owner.commits.seen(id)
+	} else if err != nil {
+		return err // also while a folder has its name, until a sweep moves that to corrupt/
 	}
 	j.owner.lateMarkers.Delete(id)
 	return nil
@@ -292,20 +328,29 @@ func (j *OwnerJournal) replay() error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return &JournalLostError{j.path(), "is missing"}
 	}
-	if _, damaged := errors.AsType[*journal.DamageError](err); damaged && j.owner.options.Commit.Repair != nil {
-		return j.repair(info)
-	}
-	if err != nil {
+	if reader == nil {
 		return err
 	}
 	end := reader.End()
-	if err = lostPart(j.path(), info, end); err == nil {
+	// Without power durability, a power cut may take any part of the journal: it ends there.
+	cut := !j.owner.durable() && end.Entry > 0 && !j.sameMachine(end)
+	if _, damaged := errors.AsType[*journal.DamageError](err); damaged && !cut && j.owner.options.Commit.Repair != nil {
+		return errors.Join(reader.Close(), j.repair(info))
+	}
+	switch {
+	case err != nil && !cut:
+	case lostPart(j.path(), info, end) != nil && (!cut || end.Entry >= info.LSN):
+		err = lostPart(j.path(), info, end)
+	default:
 		err = j.apply(lines, end)
 	}
 	if err = errors.Join(err, reader.Close()); err != nil {
 		return err
 	}
-	return j.setLayout(storageVersion, end.Entry)
+	if len(j.unwritten) > 0 {
+		return nil
+	}
+	return j.setLayout(storageVersion, max(end.Entry, info.LSN))
 }
 
 // skipped is how many numbers are passed over after a part of the journal was lost: records may have some of them.
@@ -358,14 +403,19 @@ type replayed struct {
 	late    bool
 }
 
+// sameMachine reports whether the journal was written on this boot of the machine and this mount of the storage.
+func (j *OwnerJournal) sameMachine(end journal.End) bool {
+	here := j.origin()
+	return end.Header.Boot == here.Boot && end.Header.Mount == here.Mount
+}
+
 // base returns the number up to which the files have every line, and the number up to which the folder jobs/ has.
 func (j *OwnerJournal) base(end journal.End) (written, viewed uint64, copied bool) {
-	here := j.origin()
-	switch then := end.Header; {
-	case then.Place != here.Place:
+	switch {
+	case end.Header.Place != j.origin().Place:
 		// Lines of earlier uses are in the files, and the storage may have been used without the journal since.
 		return j.opened, j.opened, true
-	case then.Boot == here.Boot && then.Mount == here.Mount:
+	case j.sameMachine(end):
 		return end.Checkpoint, max(end.Viewed, end.Checkpoint), false
 	case j.owner.durable():
 		return end.Checkpoint, end.Checkpoint, false
@@ -396,8 +446,16 @@ func (j *OwnerJournal) apply(lines []journalLine, end journal.End) error {
 			j.owner.live.remove(id)
 		}
 	}
+	var mu sync.Mutex // guards j.unwritten
 	err := ForEachParallel(list, 2*runtime.GOMAXPROCS(0), func(r *replayed) error {
-		return errors.Join(j.restoreRecord(r), j.restoreMarker(r, copied))
+		err := j.restoreRecord(r)
+		if files.DiskFull(err) {
+			mu.Lock()
+			j.unwritten = append(j.unwritten, commit.Line{ID: r.last.ID.text, Number: r.last.number, Text: r.last.text})
+			mu.Unlock()
+			err = nil
+		}
+		return errors.Join(err, j.restoreMarker(r, copied))
 	})
 	if err != nil {
 		return fmt.Errorf("replay the journal %s: %w", j.path(), err)

@@ -194,7 +194,11 @@ func (t *Tree) Full() (string, error) {
 	if err := t.Descriptors.ForWork(1); machine.OutOfFiles(err) {
 		return err.Error(), nil
 	}
-	return files.FullReason(t.dir)
+	reason, err := files.FullReason(t.dir)
+	if reason == "" && err == nil {
+		reason = t.commits.full()
+	}
+	return reason, err
 }
 
 // Freshen copies the progress and the last sign of life from ID.progress if they are newer than the

@@ -27,9 +27,8 @@ func Text(ctx context.Context, w io.Writer, flush func() error, src Source, offs
 	if err != nil {
 		return err
 	}
-	defer f.close()
 	t := &text{follower: f, out: output{w: w, push: flush}}
-	defer t.disarm()
+	defer t.close()
 	return t.run(ctx)
 }
 
@@ -53,6 +52,11 @@ func (t *text) run(ctx context.Context) error {
 		return err
 	}
 	return t.finish()
+}
+
+func (t *text) close() {
+	t.disarm()
+	t.follower.close()
 }
 
 func (t *text) idle(ctx context.Context) (err error) {

@@ -1,6 +1,7 @@
 package front
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -36,7 +37,8 @@ type shared struct {
 	config   Config
 	guard    *guard
 	confirms *confirmer
-	sockets  sync.WaitGroup // the WebSockets that are open
+	base     context.Context //nolint:containedctx // of all requests and streams; it ends with Serve
+	hijacked sync.WaitGroup  // the connections that are taken from net/http and open
 	draining atomic.Bool
 	failures atomic.Uint64
 }

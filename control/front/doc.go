@@ -7,7 +7,8 @@
 //
 // The user gives a table of routes, from which the router and [Describe]'s OpenAPI document are built, and a function
 // that maps the errors of its handlers to refusals. A handler reads parameters and the body through [Request], and
-// answers through [Response]. Nothing here knows an operation, a file of the storage or the daemon.
+// answers through [Response]; an answer that grows while its client waits is a [Stream]. Nothing here knows an
+// operation, a file of the storage or the daemon.
 //
 // # Layers
 //
@@ -15,7 +16,7 @@
 //
 //	server       accepts connections, hands requests on  server.go, dispatch.go, openapi.go
 //	exchange     what a handler works with               config.go, routes.go, request.go, response.go, parameters.go,
-//	                                                     prefer.go, confirm.go, socket.go
+//	                                                     prefer.go, confirm.go, socket.go, stream.go
 //	connections  their number, memory and speed          conn.go, connlimit.go, memory.go, slowclient.go
 //	guard        who gets in, sizes, refusals            guard.go, token.go, limits.go, problem.go
 //

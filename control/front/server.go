@@ -44,6 +44,7 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	}
 	base, endRequests := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer endRequests(nil)
+	s.base = base
 	var connections sync.WaitGroup
 	server := &http.Server{
 		Handler: s, BaseContext: func(net.Listener) context.Context { return base },
@@ -78,7 +79,7 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	err = errors.Join(err, s.stop(context.WithoutCancel(ctx), server))
 	serving.Wait()
 	connections.Wait()
-	s.sockets.Wait()
+	s.hijacked.Wait()
 	return err
 }
 

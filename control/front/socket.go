@@ -22,7 +22,7 @@ type Socket struct {
 // token, more strictly than for other reads: browsers let any page open a WebSocket anywhere. hint tells clients that
 // speak no WebSocket where else to look.
 func (r *Request) Accept(hint string) (*Socket, error) {
-	w, open := r.response, &r.server.sockets
+	w, open := r.response, &r.server.hijacked
 	open.Add(1) // http.Server.Shutdown does not wait for hijacked connections
 	shake := &handshake{Response: w}
 	socket, err := websocket.Accept(shake, r.Request, &websocket.AcceptOptions{

@@ -44,6 +44,42 @@ func TestProgressIsWrittenOnceASecond(t *testing.T) {
 	})
 }
 
+// A handler that writes to its log has a heartbeat every ten seconds, which does not delay progress.
+func TestHeartbeatIsWrittenEveryTenSeconds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var writes []time.Duration
+		f := progressFile{write: func(p statefs.Progress) error {
+			if late := time.Since(p.At); late > time.Second {
+				t.Errorf("after %s: a heartbeat that is %s old", time.Since(began), late)
+			}
+			writes = append(writes, time.Since(began))
+			return nil
+		}}
+		for second := range 30 {
+			now := time.Now()
+			f.beat(statefs.Progress{At: now}, now)
+			synctest.Wait()
+			if second == 13 {
+				f.put(statefs.Progress{Done: 1, At: now}, now) // in place of the heartbeat that is due at 20 s
+				f.put(statefs.Progress{Done: 2, At: now}, now)
+			}
+			<-time.After(time.Second)
+		}
+		f.close()
+		want := []float64{0, 10, 13, 14, 24, 30}
+		if len(writes) != len(want) {
+			t.Fatalf("writes after %v, want %v", writes, want)
+		}
+		for i, at := range want {
+			if writes[i].Seconds() != at {
+				t.Errorf("write %d after %s, want %v s", i, writes[i], at)
+			}
+		}
+	})
+}
+
 func TestParseProgress(t *testing.T) {
 	t.Parallel()
 	nine := int64(9)

@@ -61,12 +61,14 @@ func (p *pulse) setProgress(done int64, total *int64, phase string) {
 	}
 }
 
-// noteLogWrite records a heartbeat because the work wrote to its log.
+// noteLogWrite records a heartbeat because a handler wrote to its log.
 func (p *pulse) noteLogWrite() {
-	now := int64(time.Since(p.begunAt))
+	since := int64(time.Since(p.begunAt))
 	last := p.lastHeartbeat.Load()
-	if now-last >= int64(logHeartbeatEvery) && p.lastHeartbeat.CompareAndSwap(last, now) {
-		p.alive()
+	if since-last >= int64(logHeartbeatEvery) && p.lastHeartbeat.CompareAndSwap(last, since) {
+		now := time.Now()
+		p.stall.alive(now)
+		p.progress.beat(p.report.touch(now), now)
 	}
 }
 
@@ -92,8 +94,13 @@ func (t *task) progressWriter(progressed func(statefs.Progress)) func(statefs.Pr
 	}
 }
 
-// progressEvery is the shortest time between two writes of a progress file.
-const progressEvery = time.Second
+// The shortest time between two writes of a progress file: for new progress, and for heartbeats of
+// a handler. A heartbeat has a longer one, because a handler may write a line to its log every
+// second, which costs less than replacing a file.
+const (
+	progressEvery  = time.Second
+	heartbeatEvery = 10 * time.Second
+)
 
 // progressFile writes progress at most once a second: immediately if the last write is at least a
 // second ago, otherwise when that second is over. No timer runs while nothing changes. A failed
@@ -105,6 +112,7 @@ type progressFile struct {
 	last   time.Time
 	next   statefs.Progress
 	timer  *time.Timer // set while next is to be written
+	due    time.Time   // when timer fires
 	closed bool
 }
 
@@ -112,14 +120,33 @@ func (f *progressFile) put(p statefs.Progress, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.next = p
-	if f.closed || f.timer != nil {
-		return
+	if due := f.last.Add(progressEvery); due.After(now) {
+		f.scheduleLocked(due, now)
+	} else if !f.closed {
+		f.writeLocked(now)
 	}
-	if wait := progressEvery - now.Sub(f.last); wait > 0 {
-		f.timer = time.AfterFunc(wait, f.flush)
+}
+
+// beat schedules the write of a heartbeat. The goroutine of a timer writes it, so the handler neither
+// waits for the file nor keeps the stack that the write needs.
+func (f *progressFile) beat(p statefs.Progress, now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.next = p
+	f.scheduleLocked(f.last.Add(heartbeatEvery), now)
+}
+
+// scheduleLocked has next written when due, unless it will be written earlier.
+func (f *progressFile) scheduleLocked(due, now time.Time) {
+	switch {
+	case f.closed || f.timer != nil && !due.Before(f.due):
 		return
+	case f.timer == nil:
+		f.timer = time.AfterFunc(due.Sub(now), f.flush)
+	default:
+		f.timer.Reset(due.Sub(now))
 	}
-	f.writeLocked(now)
+	f.due = due
 }
 
 // flush writes pending progress.
@@ -127,13 +154,15 @@ func (f *progressFile) flush() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.timer != nil {
-		f.timer.Stop()
-		f.timer = nil
 		f.writeLocked(time.Now())
 	}
 }
 
 func (f *progressFile) writeLocked(now time.Time) {
+	if f.timer != nil {
+		f.timer.Stop()
+		f.timer = nil
+	}
 	f.last = now
 	_ = f.write(f.next) // progress may be lost; the next one is written within a second
 }

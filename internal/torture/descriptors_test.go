@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -175,9 +176,12 @@ func (l *load) whileExhausted(t *testing.T, d *daemon, running []statefs.ID) {
 		l.settle(t, tree, d)
 	}
 	for _, id := range begun {
-		if rec, err := tree.ReadRecord(id); err != nil || rec.Run != 1 {
-			t.Errorf("%s: %+v, %v, want the run that began", id, rec, err)
-		}
+		must(t, eventually(func() error {
+			if rec, err := tree.ReadRecord(id); err != nil || rec.Run != 1 {
+				return fmt.Errorf("%s: %+v, %w, want the run that began", id, rec, err)
+			}
+			return nil
+		}))
 	}
 }
 

@@ -344,10 +344,13 @@ func (e *expectations) beforeStart(dir string) error {
 	if err != nil {
 		return err
 	}
+	lines, err := left(dir)
+	if err != nil {
+		return err
+	}
 	errs := []error{checkRecordsBut(dir, lists), e.checkDeliveries(dir, false)}
 	for id, op := range e.ops {
-		name := filepath.Join(dir, "operations", id.Day(), id.String())
-		data, err := os.ReadFile(name + ".json")
+		data, err := recordOf(dir, id, lines)
 		if err != nil {
 			if (op.submitted && !lists[id]) || op.run > 0 || op.end != nil {
 				errs = append(errs, fmt.Errorf("%s was acknowledged: %w", id, err))

@@ -7,10 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/jobdir/jobdir/internal/faultfs"
 	"github.com/jobdir/jobdir/internal/prooftest"
 	"github.com/jobdir/jobdir/statefs/journal"
+	"github.com/jobdir/jobdir/statefs/notify"
 )
 
 // openJournal continues a journal whose segments are filled by few entries. end stops it.
@@ -73,6 +75,27 @@ func TestPowerCutsOfAJournal(t *testing.T) {
 				j.Checkpoint(checkpoint)
 			}
 		}
+		// More than the journal holds: commits wait for a segment while checkpoints are recorded.
+		var commits []*journal.Commit
+		for range 60 {
+			commits = append(commits, j.Append(bytes.Repeat([]byte{'A' + byte(run)}, 1000)))
+		}
+		for _, commit := range commits {
+			for !notify.IsClosed(commit.Done()) {
+				if checkpoint+4 <= entry {
+					checkpoint += 4
+					committed = append(committed, known{disk.Len(), entry, checkpoint})
+					j.Checkpoint(checkpoint)
+				}
+				select {
+				case <-commit.Done():
+				case <-time.After(5 * time.Millisecond):
+				}
+			}
+			must(t, commit.Err())
+			entry++
+			committed = append(committed, known{disk.Len(), entry, checkpoint})
+		}
 		end()
 	}
 	must(t, mounted.Close())
@@ -109,4 +132,43 @@ func TestPowerCutsOfAJournal(t *testing.T) {
 	}
 	figures.add(t, "states of a disk after power cuts from which a journal was read", states)
 	figures.add(t, "operations of the disk, each followed by a cut", replay.At())
+}
+
+// TestDurableJournalAfterAnotherOne cuts the power of a journal that syncs. The journal before did not, and left lines
+// and a spare segment unsynced. All lines are read nevertheless.
+func TestDurableJournalAfterAnotherOne(t *testing.T) {
+	t.Parallel()
+	if err := faultfs.CanMount(); err != nil {
+		t.Skip(err)
+	}
+	at := t.TempDir()
+	disk := faultfs.NewDisk(faultfs.Empty())
+	mounted, err := faultfs.Mount(at, disk)
+	must(t, err)
+	const before = 20
+	j, end := openJournal(t, at, false)
+	for range before {
+		must(t, j.Append(bytes.Repeat([]byte("x"), 1000)).Wait(t.Context()))
+	}
+	must(t, j.Room(t.Context(), 8<<10)) // so there is a spare segment
+	end()
+	j, end = openJournal(t, at, true)
+	must(t, j.Append([]byte("last")).Wait(t.Context()))
+	operations := disk.Len()
+	end()
+	must(t, mounted.Close())
+	replay, top := disk.Replay(), filepath.Join(t.TempDir(), "disk")
+	for replay.At() < operations {
+		if !replay.Next() {
+			t.Fatalf("the disk has %d operations, want %d", replay.At(), operations)
+		}
+	}
+	for image := range replay.Images(faultfs.Everything, faultfs.Strict, faultfs.Ordered, faultfs.Subset) {
+		must(t, errors.Join(os.Mkdir(top, 0o750), image.Materialise(top)))
+		r, got, err := readJournal(t, top)
+		must(t, errors.Join(err, r.Close(), os.RemoveAll(top)))
+		if len(got) != before+1 || got[before+1] != "last" {
+			t.Fatalf("%s: %d entries are read: %+v", image.Model, len(got), r.End())
+		}
+	}
 }

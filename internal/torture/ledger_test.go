@@ -99,6 +99,10 @@ func (l *ledger) checkDead(dir string) error {
 		return err
 	}
 	defer func() { _ = tree.Close() }() // opened for reading
+	lines, err := left(dir)
+	if err != nil {
+		return err
+	}
 	var errs []error
 	wrong := func(id statefs.ID, format string, args ...any) {
 		errs = append(errs, fmt.Errorf("%s: %w", id, fmt.Errorf(format, args...)))
@@ -113,6 +117,7 @@ func (l *ledger) checkDead(dir string) error {
 		switch {
 		case err != nil:
 			wrong(id, "look: %w", err)
+		case lines[id] != nil: // the next start brings the marker up to the journal
 		case len(sight.States) > 1:
 			wrong(id, "it has the markers %q", sight.States)
 		case rec.Status.Live() && len(sight.States) == 0:
@@ -156,10 +161,15 @@ func checkRecords(dir string) error { return checkRecordsBut(dir, nil) }
 
 // checkRecordsBut is checkRecords without some operations.
 func checkRecordsBut(dir string, but map[statefs.ID]bool) error {
+	lines, err := left(dir)
+	if err != nil {
+		return err
+	}
 	var errs []error
 	names, err := filepath.Glob(filepath.Join(dir, "operations", "*", "*.json"))
 	for _, path := range names {
-		if id, err := statefs.ParseID(strings.TrimSuffix(filepath.Base(path), ".json")); err == nil && but[id] {
+		id, failed := statefs.ParseID(strings.TrimSuffix(filepath.Base(path), ".json"))
+		if failed == nil && (but[id] || lines[id] != nil) { // the next start writes it again
 			continue
 		}
 		data, err := os.ReadFile(path)
@@ -182,6 +192,13 @@ func checkRecordsBut(dir string, but map[statefs.ID]bool) error {
 // checkEffects compares the effects of the commands with the records: no run starts twice, and no run starts
 // that its record does not contain, so that queued means not started.
 func (r *rig) checkEffects(tree *statefs.Tree) error {
+	if journaled() {
+		return eventually(func() error { return r.compareEffects(tree) }) // while a daemon runs, record files follow
+	}
+	return r.compareEffects(tree)
+}
+
+func (r *rig) compareEffects(tree *statefs.Tree) error {
 	data, err := os.ReadFile(r.effects)
 	if err != nil {
 		return err

@@ -186,7 +186,7 @@ func (l *load) endUnknown(t *testing.T, tree *statefs.Tree, d *daemon) {
 		l.mu.Lock()
 		known := slices.Contains(l.sleepers, id)
 		l.mu.Unlock()
-		if rec, err := tree.ReadRecord(id); known || err != nil || rec.Job != "sleep" {
+		if rec, err := readRecord(tree, id, anyRecord); known || err != nil || rec.Job != "sleep" {
 			continue
 		}
 		_, err := d.Request(t.Context(), id, statefs.Cancel, 0)
@@ -237,7 +237,7 @@ func (l *load) finish(t *testing.T, tree *statefs.Tree, d *daemon) {
 			return errors.Is(err,
 				statefs.ErrNotLive)
 		})
-		rec, err := tree.ReadRecord(id)
+		rec, err := readRecord(tree, id, endedRecord)
 		must(t, err)
 		want := statefs.Completed
 		if op.cancelled || op.job == "sleep" || op.job == "survivor" {
@@ -254,7 +254,7 @@ func (l *load) finish(t *testing.T, tree *statefs.Tree, d *daemon) {
 
 func (r *rig) finishOne(t *testing.T, tree *statefs.Tree, d *daemon, id statefs.ID) error {
 	t.Helper()
-	rec, err := tree.ReadRecord(id)
+	rec, err := readRecord(tree, id, anyRecord)
 	if err != nil {
 		return err
 	}

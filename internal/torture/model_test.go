@@ -321,6 +321,9 @@ func (m *model) cancelled(id statefs.ID) bool {
 	defer tick.Stop()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-tick.C {
 		rec, err := tree.ReadRecord(id)
+		if journaled() && errors.Is(err, os.ErrNotExist) {
+			continue
+		}
 		if m.must(err); rec.Status == statefs.Cancelled {
 			return true
 		}

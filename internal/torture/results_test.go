@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -88,7 +89,9 @@ func ended(t *testing.T, tree *statefs.Tree, id statefs.ID) (rec *statefs.Record
 	t.Helper()
 	until(t, id.String()+" has ended", func() bool {
 		var err error
-		rec, err = tree.ReadRecord(id)
+		if rec, err = tree.ReadRecord(id); journaled() && errors.Is(err, fs.ErrNotExist) {
+			return false
+		}
 		must(t, err)
 		return rec.Status.Terminal()
 	})

@@ -87,12 +87,14 @@ func (l *Log) writeOne(id string, s *state) bool {
 	l.mu.Lock()
 	commit := s.commit
 	l.mu.Unlock()
-	<-commit.Done()
+	if commit != nil {
+		<-commit.Done()
+	}
 	l.mu.Lock()
 	record, number, isNew, deleted := s.record, s.number, s.isNew, s.record == nil
 	durable := s.commit == commit
 	l.mu.Unlock()
-	if commit.Err() != nil {
+	if commit != nil && commit.Err() != nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		s.writing = false

@@ -25,6 +25,9 @@ type Options struct {
 	Sync func(ids []string) error
 	// Retryable reports whether an error of Write may go away by itself, as that of a full disk. Others end Run.
 	Retryable func(error) bool
+	// Unwritten are the last lines of operations whose files could not be written by a start on a full disk. They are
+	// written when there is room. With them, no line counts as written that a checkpoint does not cover.
+	Unwritten []Line
 	// Delay is how long a record file may be behind its line. The default is 100 ms.
 	Delay time.Duration
 	// Interval is the time between two checkpoints. The default is 5 s.
@@ -53,6 +56,13 @@ type Change struct {
 	HasEnded bool
 	// MovesMarker means that the marker has to be made, moved or removed after the change: Seen tells when.
 	MovesMarker bool
+}
+
+// Line is a line that the journal has already.
+type Line struct {
+	ID     string
+	Number uint64
+	Text   []byte // without a line end
 }
 
 // Log appends changes to the journal and writes the record files behind it. Its methods are safe for concurrent use.
@@ -112,7 +122,8 @@ type flush struct {
 	done chan struct{} // closed when none is left, or one cannot be written
 }
 
-// Open continues the journal behind the frames that r has returned; after is a number that no line may have again.
+// Open continues the journal behind the frames that r has returned. after is the number of the last line ever: the
+// files have everything up to it.
 func Open(r *journal.Reader, after uint64, o Options) (*Log, error) {
 	if o.Delay == 0 {
 		o.Delay = defaultDelay
@@ -135,6 +146,14 @@ func Open(r *journal.Reader, after uint64, o Options) (*Log, error) {
 		return nil, err
 	}
 	l.last = l.journal.Next() - 1
+	for _, line := range o.Unwritten {
+		s := &state{number: line.Number, record: slices.Concat(line.Text, []byte{'\n'}), behind: line.Number, queued: true}
+		l.states[line.ID] = s
+		l.queue = append(l.queue, due{line.ID, time.Now()})
+	}
+	if len(o.Unwritten) == 0 {
+		l.journal.Checkpoint(after)
+	}
 	return l, nil
 }
 
@@ -366,9 +385,14 @@ func (l *Log) fail(err error) {
 	l.onTimeLocked()
 }
 
+// durable reports whether the last line is durable; a line of an earlier process is.
+func (s *state) durable() bool {
+	return s.commit == nil || notify.IsClosed(s.commit.Done()) && s.commit.Err() == nil
+}
+
 // dropLocked forgets an operation if everything of it is durable, seen and written.
 func (l *Log) dropLocked(id string, s *state) {
-	if s.behind == 0 && s.unseen == 0 && !s.writing && notify.IsClosed(s.commit.Done()) {
+	if s.behind == 0 && s.unseen == 0 && !s.writing && s.durable() {
 		delete(l.states, id)
 	}
 }

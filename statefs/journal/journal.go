@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jobdir/jobdir/statefs/files"
+	"github.com/jobdir/jobdir/statefs/machine"
 	"github.com/jobdir/jobdir/statefs/notify"
 )
 
@@ -19,7 +22,8 @@ type Options struct {
 	Durable bool
 	// SegmentSize is the size of a new segment in bytes. The default is 16 MiB.
 	SegmentSize int64
-	// MaxSegments is how many segments exist at most. The default is 8.
+	// MaxSegments is how many segments exist at most. The default is 8. A frame that is larger than a segment, and what is
+	// left when Run ends, get further ones.
 	MaxSegments int
 	// Reserve is how many free bytes Room leaves to appends that do not ask it. The default is 1 MiB.
 	Reserve int64
@@ -35,21 +39,29 @@ const (
 	maxFrame = 1 << 20
 	// idleAfter is how long nothing must be appended before a frame without entries records what was viewed.
 	idleAfter = 50 * time.Millisecond
-	// retryAfter is the time between two tries to write to a full disk.
+	// retryAfter is the time between two tries while the disk is full, or the process may open no more files.
 	retryAfter = time.Second
 )
 
 // ErrClosed is the error of what was appended when Run had ended.
 var ErrClosed = errors.New("the journal is closed")
 
-// FullError reports that the disk has no room for a further segment.
+// FullError reports that the journal cannot grow, usually because the disk is full. Err is the reason; it may also be
+// that the process may open no more files.
 type FullError struct {
 	Folder string
 	Err    error
 }
 
 func (e *FullError) Error() string {
-	return fmt.Sprintf("the journal %s cannot grow: %v; free space on its disk", e.Folder, e.Err)
+	advice := "the next try is in a second"
+	switch {
+	case files.DiskFull(e.Err):
+		advice = "free space on the disk of this folder"
+	case machine.OutOfFiles(e.Err):
+		advice = "raise the limit of open files (ulimit -n, LimitNOFILE= in a unit of systemd)"
+	}
+	return fmt.Sprintf("the journal in %s cannot grow: %v; %s", e.Folder, e.Err, advice)
 }
 
 func (e *FullError) Unwrap() error { return e.Err }
@@ -98,8 +110,10 @@ type Journal struct {
 	noted   uint64 // what was viewed when the last frame was written
 	// checkpoint is the last number that Checkpoint got, released the last number that a frame on the disk has.
 	checkpoint, released uint64
-	err                  error // why nothing can be appended any more
-	lack                 error // why there is no spare segment
+	unwritten            uint64 // number of the first entry that no frame on the disk has
+	err                  error  // why nothing can be appended any more
+	lack                 error  // why the preparer fails
+	blocked              error  // why the writer fails, and tries again
 	segments
 }
 
@@ -108,9 +122,11 @@ type segments struct {
 	highest uint64    // number of the last segment
 	closed  []segment // oldest first
 	current segment   // none has the number 0
+	taken   segment   // the next current one; none has the number 0
 	spare   []segment // lowest first
 	free    []segment // released, to be renamed or removed
 	wanted  int64     // size of the segment that a frame waits for, 0 if none does
+	ending  bool      // the context of Run has ended: nothing may release a segment any more
 	filled  int       // how many were closed since the last checkpoint
 	keep    int       // how many are kept beside the current one
 }
@@ -124,7 +140,7 @@ type segment struct {
 }
 
 func (s *segments) count() int {
-	return len(s.closed) + len(s.spare) + len(s.free) + int(min(1, s.current.number))
+	return len(s.closed) + len(s.spare) + len(s.free) + int(min(1, s.current.number)+min(1, s.taken.number))
 }
 
 // Open continues a journal behind the frames that a Reader has returned: all of them. after is the number after which
@@ -142,7 +158,7 @@ func Open(r *Reader, after uint64, o Options) (*Journal, error) {
 	j := &Journal{
 		root: r.root, o: o, work: make(chan struct{}, 1), demand: make(chan struct{}, 1), changed: make(chan struct{}),
 		frame: r.end.Frame, noted: r.end.Viewed, viewed: r.end.Viewed, next: max(after, r.end.Entry) + 1,
-		checkpoint: r.end.Checkpoint, released: r.end.Checkpoint, segments: segments{keep: 1},
+		unwritten: max(after, r.end.Entry) + 1, checkpoint: r.end.Checkpoint, released: r.end.Checkpoint, segments: segments{keep: 1},
 	}
 	for _, s := range r.segments {
 		j.highest = max(j.highest, s.Number)
@@ -156,7 +172,7 @@ func Open(r *Reader, after uint64, o Options) (*Journal, error) {
 		}
 	}
 	if o.Durable {
-		if err := r.rewriteLast(); err != nil {
+		if err := r.sync(); err != nil {
 			return nil, err
 		}
 	}
@@ -213,7 +229,8 @@ func (j *Journal) Viewed(entry uint64) {
 	j.viewed = max(j.viewed, entry)
 }
 
-// Room waits until there is room for size bytes beside the reserve. The error is a *FullError if the disk is full.
+// Room waits until there is room for size bytes beside the reserve, or for a whole segment if that is less: a larger
+// frame gets a segment of its own. The error is a *FullError if the journal cannot grow now.
 func (j *Journal) Room(ctx context.Context, size int64) error {
 	for {
 		j.mu.Lock()
@@ -221,15 +238,15 @@ func (j *Journal) Room(ctx context.Context, size int64) error {
 		for _, s := range j.spare {
 			free += s.size - headerSize
 		}
-		changed, err, lack := j.changed, j.err, j.lack
+		changed, err, lack := j.changed, j.err, j.lackLocked()
 		j.mu.Unlock()
 		switch {
 		case err != nil:
 			return err
-		case free-size >= j.o.Reserve:
+		case free >= min(size+j.o.Reserve, j.o.SegmentSize-headerSize):
 			return nil
 		case lack != nil:
-			return &FullError{j.root.Name(), lack}
+			return lack
 		}
 		select {
 		case <-changed:
@@ -252,7 +269,7 @@ func (j *Journal) Checkpoint(entry uint64) {
 type Status struct {
 	// Segments is the number of files, Full how many of them wait for a checkpoint.
 	Segments, Full int
-	// Lack is why there is no spare segment; nil if there is one, or will be soon.
+	// Lack is a *FullError while the journal cannot grow, otherwise nil.
 	Lack error
 }
 
@@ -260,11 +277,20 @@ type Status struct {
 func (j *Journal) Status() Status {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return Status{j.count(), len(j.closed), j.lack}
+	return Status{j.count(), len(j.closed), j.lackLocked()}
 }
 
-// Run writes what is appended until ctx ends, then the rest, and returns. After an error nothing can be appended: what
-// the disk holds is not known until it is read again.
+// lackLocked returns a *FullError if the writer or the preparer fails.
+func (j *Journal) lackLocked() error {
+	if err := cmp.Or(j.blocked, j.lack); err != nil {
+		return &FullError{j.root.Name(), err}
+	}
+	return nil
+}
+
+// Run writes what is appended until ctx ends, then the rest, and returns. While the disk is full, or the process may
+// open no more files, it tries again; after the end of ctx that is an error. After an error nothing can be appended:
+// what the disk holds is not known until it is read again.
 func (j *Journal) Run(ctx context.Context) error {
 	var preparing sync.WaitGroup
 	prepare, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -272,7 +298,11 @@ func (j *Journal) Run(ctx context.Context) error {
 	err := j.write(ctx)
 	stop()
 	preparing.Wait()
-	j.fail(errors.Join(err, ErrClosed))
+	if err == nil {
+		j.fail(ErrClosed)
+	} else {
+		j.fail(fmt.Errorf("%w: %w", ErrClosed, err))
+	}
 	if j.file != nil {
 		err = errors.Join(err, j.file.Close())
 	}
@@ -289,6 +319,11 @@ func (j *Journal) fail(err error) {
 		close(c.done)
 	}
 	j.pending, j.bytes = nil, 0
+	j.announceLocked()
+}
+
+// announceLocked wakes the calls that wait for room or for a segment.
+func (j *Journal) announceLocked() {
 	close(j.changed)
 	j.changed = make(chan struct{})
 }

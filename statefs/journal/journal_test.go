@@ -11,8 +11,11 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/jobdir/jobdir/statefs/notify"
 )
 
 // small are options with which few appends fill a segment.
@@ -69,9 +72,23 @@ func readAll(t *testing.T, dir string) (*Reader, map[uint64]string) {
 
 func read(t *testing.T, dir string) (*Reader, map[uint64]string, error) {
 	t.Helper()
+	for {
+		r, got, err := tryRead(t, dir)
+		if r != nil {
+			t.Cleanup(func() { must(t, r.Close()) })
+		}
+		if !errors.Is(err, os.ErrNotExist) { // otherwise the writer has released a segment in between
+			return r, got, err
+		}
+	}
+}
+
+func tryRead(t *testing.T, dir string) (*Reader, map[uint64]string, error) {
+	t.Helper()
 	r, err := NewReader(dir)
-	must(t, err)
-	t.Cleanup(func() { must(t, r.Close()) })
+	if err != nil {
+		return nil, nil, err
+	}
 	got := map[uint64]string{}
 	for f, err := range r.Frames() {
 		if err != nil {
@@ -361,6 +378,42 @@ func TestOldFramesOfASegmentDoNotCount(t *testing.T) {
 		}
 	}
 	b.end()
+}
+
+// Beside a process that writes, a Reader returns what was written before, and takes nothing for damage.
+func TestReaderBesideAWriter(t *testing.T) {
+	t.Parallel()
+	for _, checkpoints := range []bool{false, true} {
+		dir := t.TempDir()
+		o := Options{SegmentSize: 256 << 10, MaxSegments: 20}
+		b := start(t, dir, o)
+		done := make(chan struct{})
+		var committed atomic.Uint64
+		go func() {
+			defer close(done)
+			for n := range uint64(3000) {
+				if err := b.Append(bytes.Repeat([]byte("x"), int(n%700))).Wait(t.Context()); err != nil {
+					t.Error(err)
+					return
+				}
+				committed.Store(n + 1)
+				if checkpoints {
+					b.Checkpoint(n)
+				}
+			}
+		}()
+		for !notify.IsClosed(done) {
+			least := committed.Load()
+			r, _, err := tryRead(t, dir)
+			if released := checkpoints && errors.Is(err, os.ErrNotExist); !released && (err != nil || r.End().Entry < least) {
+				t.Errorf("%v, want entry %d at least", err, least)
+			}
+			if r != nil {
+				must(t, r.Close())
+			}
+		}
+		b.end()
+	}
 }
 
 // After the disk refused a write, everything fails that was not durable before.

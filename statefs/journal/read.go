@@ -25,7 +25,8 @@ func (e *DamageError) Error() string {
 		"see \"jobdir journal repair\"", e.File, e.Offset, e.Reason)
 }
 
-// Reader reads the journal of a folder, also beside a process that writes it: then it returns what was written before.
+// Reader reads the journal of a folder, also beside a process that writes it: then it returns what was written before,
+// or an error that wraps fs.ErrNotExist if that process released a segment in between. A new Reader can try again.
 // It is not safe for concurrent use.
 type Reader struct {
 	root     *os.Root
@@ -60,7 +61,8 @@ type End struct {
 	Header SegmentHeader
 }
 
-// NewReader lists the segments of a folder. The folder may be empty.
+// NewReader lists the segments of a folder. The folder may be empty. Beside a process that writes, the error may wrap
+// fs.ErrNotExist, see Reader.
 func NewReader(folder string) (r *Reader, err error) {
 	root, err := os.OpenRoot(folder)
 	if err != nil {
@@ -98,7 +100,7 @@ func (r *Reader) list() (moved bool, err error) {
 			continue
 		}
 		if err != nil {
-			return false, fmt.Errorf("open the journal: %w", err)
+			return false, fmt.Errorf("open the journal in %s: %w", r.root.Name(), err)
 		}
 		block := make([]byte, headerSize)
 		n, err := f.ReadAt(block, 0)
@@ -145,7 +147,7 @@ func (r *Reader) Rest() iter.Seq2[*Frame, error] {
 	return func(yield func(*Frame, error) bool) {
 		at := r.damageAt
 		for _, s := range r.segments[r.damaged:] {
-			data, err := r.readSegment(s.Number)
+			data, err := r.load(s.Number)
 			if err != nil {
 				yield(nil, err)
 				return
@@ -181,23 +183,15 @@ func (r *Reader) End() End { return r.end }
 
 // read returns the frames of a segment, and false if none shall follow.
 func (r *Reader) read(s *found, yield func(*Frame, error) bool) bool {
-	data, err := r.readSegment(s.Number)
-	if errors.Is(err, fs.ErrNotExist) && !s.used {
-		return true // it is being used again under another name
+	if !s.used {
+		err := r.checkSpare(s)
+		return err == nil || yield(nil, err) && false
 	}
+	data, err := r.load(s.Number)
 	if err != nil {
 		return yield(nil, err) && false
 	}
-	at := headerSize
-	if !s.used {
-		// It is spare, unless its header is damaged. Old frames have the number that it had before.
-		h, started := parseHeader(data[:min(at, len(data))])
-		later := findFrame(s.Number, data)
-		if later == nil || started && h.Number == s.Number { // the second was started since it was listed
-			return true
-		}
-		return yield(nil, r.damage(s, 0, fmt.Sprintf("the header cannot be read, and frame %d follows", later.Number))) && false
-	}
+	at, again := headerSize, false
 	for {
 		frame, size, ok := parseFrame(s.Number, data[min(at, len(data)):])
 		switch {
@@ -213,12 +207,21 @@ func (r *Reader) read(s *found, yield func(*Frame, error) bool) bool {
 				return false
 			}
 			at += size
+			again = false
 			continue
 		case ok:
 			return yield(nil, r.damage(s, at, fmt.Sprintf("frame %d with entry %d follows frame %d with entry %d",
 				frame.Number, frame.First, r.end.Frame, r.end.Entry))) && false
 		}
-		if later := findFrame(s.Number, data[min(at, len(data)):]); later != nil {
+		later := findFrame(s.Number, data[min(at, len(data)):])
+		if later != nil && !again { // a process may have written both while the file was read
+			if data, err = r.load(s.Number); err != nil {
+				return yield(nil, err) && false
+			}
+			again = true
+			continue
+		}
+		if later != nil {
 			return yield(nil, r.damage(s, at, fmt.Sprintf("frame %d cannot be read, and frame %d follows", r.end.Frame+1,
 				later.Number))) && false
 		}
@@ -226,11 +229,29 @@ func (r *Reader) read(s *found, yield func(*Frame, error) bool) bool {
 	}
 }
 
-// readSegment returns all bytes of a segment.
-func (r *Reader) readSegment(number uint64) ([]byte, error) {
+// checkSpare returns a *DamageError if a segment has frames behind a header that cannot be read. Old frames have the
+// number that it had before.
+func (r *Reader) checkSpare(s *found) error {
+	data, err := r.load(s.Number)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // it is being used again under another name
+	}
+	if err != nil {
+		return err
+	}
+	h, started := parseHeader(data[:min(headerSize, len(data))])
+	later := findFrame(s.Number, data)
+	if later == nil || started && h.Number == s.Number { // the second was started since it was listed
+		return nil
+	}
+	return r.damage(s, 0, fmt.Sprintf("the header cannot be read, and frame %d follows", later.Number))
+}
+
+// load returns all bytes of a segment.
+func (r *Reader) load(number uint64) ([]byte, error) {
 	f, _, err := files.OpenRegularIn(r.root, segmentName(number))
 	if err != nil {
-		return nil, fmt.Errorf("open the journal: %w", err)
+		return nil, fmt.Errorf("open the journal in %s: %w", r.root.Name(), err)
 	}
 	data, err := io.ReadAll(f)
 	if err = errors.Join(err, f.Close()); err != nil {
@@ -243,6 +264,22 @@ func (r *Reader) readSegment(number uint64) ([]byte, error) {
 // entry may have a higher number than the next one, see Open.
 func (r *Reader) follows(f *Frame) bool {
 	return r.end.Header.Number == 0 || f.Number == r.end.Frame+1 && f.First > r.end.Entry
+}
+
+// sync makes durable what the process before may have left unsynced: names, because it was killed in between, and all
+// else, because it did not sync.
+func (r *Reader) sync() error {
+	for _, s := range r.segments {
+		f, err := r.root.OpenFile(segmentName(s.Number), os.O_WRONLY|files.Nonblock, 0)
+		if err != nil {
+			return fmt.Errorf("open the journal in %s: %w", r.root.Name(), err)
+		}
+		if err := errors.Join(f.Sync(), f.Close()); err != nil {
+			return &files.SyncError{Path: path(r.root, s.Number), Err: err}
+		}
+	}
+	nothing := func(*os.File) error { return nil }
+	return errors.Join(inFolder(r.root, true, nothing), r.rewriteLast())
 }
 
 // rewriteLast writes the last frame again. After a failed sync, the memory of the system may hold it and the disk not.

@@ -90,6 +90,9 @@ func create(root *os.Root, number uint64, size int64, durable bool) (err error) 
 			_ = root.Remove(newName) // the first error counts; the next create truncates what is left
 		}
 	}()
+	if err := f.Chmod(files.Mode); err != nil { // whatever the umask is
+		return err
+	}
 	zeros := make([]byte, min(size, 1<<20))
 	for at := int64(0); at < size && err == nil; at += int64(len(zeros)) {
 		_, err = f.Write(zeros[:min(int64(len(zeros)), size-at)])

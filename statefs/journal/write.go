@@ -1,14 +1,16 @@
 package journal
 
 import (
+	"bytes"
 	"context"
 	"errors"
-	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"time"
 
 	"github.com/jobdir/jobdir/statefs/files"
+	"github.com/jobdir/jobdir/statefs/machine"
 	"github.com/jobdir/jobdir/statefs/notify"
 )
 
@@ -17,6 +19,7 @@ func (j *Journal) write(ctx context.Context) error {
 	idle := time.NewTimer(idleAfter)
 	defer idle.Stop()
 	for {
+		ended := ctx.Err() != nil // asked first: what was appended before its end is written
 		if err := j.writeCheckpoint(ctx); err != nil {
 			return err
 		}
@@ -32,6 +35,9 @@ func (j *Journal) write(ctx context.Context) error {
 			}
 			continue
 		}
+		if ended {
+			return nil
+		}
 		if idle.Stop(); j.hasViewed() {
 			idle.Reset(idleAfter)
 		}
@@ -42,7 +48,6 @@ func (j *Journal) write(ctx context.Context) error {
 				return err
 			}
 		case <-ctx.Done():
-			return nil
 		}
 	}
 }
@@ -60,6 +65,9 @@ func (j *Journal) take() *Commit {
 
 // commit writes a frame.
 func (j *Journal) commit(ctx context.Context, c *Commit) error {
+	if bytes.Count(c.buf[frameHeaderSize:], newline) != c.count {
+		return errors.New("an entry for the journal has a line end") // a Reader would refuse the frame, and all behind it
+	}
 	for size := int64(len(c.buf)); !j.fits(size); {
 		if err := j.advance(ctx, size); err != nil {
 			return err
@@ -93,7 +101,8 @@ func (j *Journal) writeFrame(ctx context.Context, buf []byte, h frameHeader, dur
 		j.current.at += int64(len(buf))
 	}
 	if h.count > 0 {
-		j.current.last = h.first + uint64(h.count) - 1
+		j.unwritten = h.first + uint64(h.count)
+		j.current.last = j.unwritten - 1
 		j.bytes -= int64(len(buf))
 	}
 	j.releaseLocked(h.checkpoint)
@@ -102,18 +111,28 @@ func (j *Journal) writeFrame(ctx context.Context, buf []byte, h frameHeader, dur
 
 // writeAt writes into the current segment. It waits while the disk is full: not every file system overwrites in place.
 func (j *Journal) writeAt(ctx context.Context, data []byte, at int64, durable bool) error {
-	for full := false; ; full = true {
-		err := files.WriteAt(j.file, data, at, durable)
-		if full || files.DiskFull(err) {
-			j.setLack(err)
+	return j.retryWhileExhausted(ctx, func() error { return files.WriteAt(j.file, data, at, durable) })
+}
+
+// retryWhileExhausted tries again while the disk is full, or the process may open no more files. When ctx has ended
+// that is an error.
+func (j *Journal) retryWhileExhausted(ctx context.Context, try func() error) error {
+	for failed := false; ; failed = true {
+		err := try()
+		exhausted := files.DiskFull(err) || machine.OutOfFiles(err)
+		switch {
+		case exhausted:
+			j.setLack(&j.blocked, err)
+		case failed:
+			j.setLack(&j.blocked, nil)
 		}
-		if !files.DiskFull(err) {
+		if !exhausted {
 			return err
 		}
 		select {
 		case <-time.After(retryAfter):
 		case <-ctx.Done():
-			return err
+			return &FullError{j.root.Name(), err}
 		}
 	}
 }
@@ -122,16 +141,12 @@ func (j *Journal) writeAt(ctx context.Context, data []byte, at int64, durable bo
 // segment to write it to; the header of that frame has it.
 func (j *Journal) writeCheckpoint(ctx context.Context) error {
 	j.mu.Lock()
-	due := j.checkpoint > j.released
-	first := j.next
-	if len(j.pending) > 0 {
-		first = j.pending[0].first
-	}
+	due, h := j.checkpoint > j.released, frameHeader{number: j.frame + 1, first: j.unwritten}
 	j.mu.Unlock()
 	if !due || j.file == nil {
 		return nil
 	}
-	return j.writeFrame(ctx, make([]byte, frameHeaderSize), frameHeader{number: j.frame + 1, first: first}, j.o.Durable)
+	return j.writeFrame(ctx, make([]byte, frameHeaderSize), h, j.o.Durable)
 }
 
 // hasViewed reports whether more was viewed than the last frame says.
@@ -144,7 +159,7 @@ func (j *Journal) hasViewed() bool {
 // writeViewed records what was viewed in a frame without entries. It is not synced, and the next frame takes its place.
 func (j *Journal) writeViewed() error {
 	j.mu.Lock()
-	current, h := j.current, frameHeader{number: j.frame + 1, first: j.next, viewed: j.viewed, checkpoint: j.released}
+	current, h := j.current, frameHeader{number: j.frame + 1, first: j.unwritten, viewed: j.viewed, checkpoint: j.released}
 	j.noted = j.viewed
 	j.mu.Unlock()
 	buf := make([]byte, frameHeaderSize)
@@ -175,16 +190,21 @@ func (j *Journal) advance(ctx context.Context, size int64) error {
 	if err != nil {
 		return err
 	}
-	f, err := j.root.OpenFile(segmentName(next.number), os.O_RDWR|files.Nonblock, 0)
+	if err := j.closeFile(); err != nil { // first, so that its descriptor is free
+		return err
+	}
+	err = j.retryWhileExhausted(ctx, func() (err error) {
+		j.file, err = j.root.OpenFile(segmentName(next.number), os.O_RDWR|files.Nonblock, 0)
+		if err != nil {
+			return &fs.PathError{Op: "open", Path: path(j.root, next.number), Err: errors.Unwrap(err)} // with the folder
+		}
+		return nil
+	})
 	if err != nil {
-		return fmt.Errorf("open the journal: %w", err)
+		return err
 	}
-	if j.file != nil {
-		err = j.file.Close()
-	}
-	j.file = f
 	header := SegmentHeader{next.number, j.o.Origin, time.Now()}
-	if err = errors.Join(err, j.writeAt(ctx, header.encode(), 0, j.o.Durable)); err != nil {
+	if err = j.writeAt(ctx, header.encode(), 0, j.o.Durable); err != nil {
 		return err
 	}
 	j.mu.Lock()
@@ -194,16 +214,31 @@ func (j *Journal) advance(ctx context.Context, size int64) error {
 		j.filled++
 	}
 	next.at = headerSize
-	j.current = next
+	j.current, j.taken = next, segment{}
 	return nil
 }
 
+// closeFile closes the file of the current segment, if one is open.
+func (j *Journal) closeFile() error {
+	if j.file == nil {
+		return nil
+	}
+	err := j.file.Close()
+	j.file = nil
+	return err
+}
+
 // takeSpare waits for a spare segment that is large enough. A frame that is larger than a segment gets one of its own.
+// After the end of ctx it still waits for a segment that can be made, also beyond MaxSegments.
 func (j *Journal) takeSpare(ctx context.Context, size int64) (segment, error) {
+	ended, ending := ctx.Done(), false
 	for {
-		s, changed := j.findSpare(size)
-		if s.number != 0 {
+		s, changed, lack := j.findSpare(size, ending)
+		switch {
+		case s.number != 0:
 			return s, nil
+		case lack != nil && ending:
+			return segment{}, &FullError{j.root.Name(), lack}
 		}
 		select {
 		case <-changed:
@@ -211,22 +246,24 @@ func (j *Journal) takeSpare(ctx context.Context, size int64) (segment, error) {
 			if err := j.writeCheckpoint(ctx); err != nil {
 				return segment{}, err
 			}
-		case <-ctx.Done():
-			return segment{}, context.Cause(ctx)
+		case <-ended:
+			ended, ending = nil, true
 		}
 	}
 }
 
 // findSpare takes a spare segment. If none is large enough, it asks for one, and changed is closed when there may be.
-func (j *Journal) findSpare(size int64) (s segment, changed <-chan struct{}) {
+// lack is why the preparer fails to make one.
+func (j *Journal) findSpare(size int64, ending bool) (s segment, changed <-chan struct{}, lack error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.wanted = size
+	j.wanted, j.ending = size, ending
 	if i := slices.IndexFunc(j.spare, func(s segment) bool { return s.size >= size }); i >= 0 {
 		s, j.wanted = j.spare[i], 0
+		j.taken = s
 		j.free = append(j.free, j.spare[:i]...) // their numbers are passed over
 		j.spare = slices.Delete(j.spare, 0, i+1)
 	}
 	notify.Wake(j.demand)
-	return s, j.changed
+	return s, j.changed, j.lack
 }
