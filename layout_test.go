@@ -98,6 +98,12 @@ var imports = []row{
 	},
 	{"statefs/api", 4, []string{"statefs", "statefs/steps"}, nil, "the messages between a daemon and its clients, written once; clients on other systems link it, so it needs nothing else"},
 	{
+		"statefs/backup", 4,
+		[]string{"statefs", "statefs/files", "statefs/journal"},
+		nil,
+		"copies a storage while a daemon changes it; of an operation it knows the marker, and which files it has",
+	},
+	{
 		"statefs/watch", 3,
 		[]string{"statefs/notify"},
 		[]string{fsnotify, xsys},

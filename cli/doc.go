@@ -16,7 +16,7 @@
 // A file uses only what its own group and the groups below it declare:
 //
 //	program  the command line, the daemon     main.go, serve.go, config.go, validate.go, version.go
-//	storage  lanes, schedules, deliveries     lane.go, lanes.go, schedules.go, outbox.go, outbox_request.go, prune.go,
+//	storage  lanes, schedules, deliveries     lane.go, lanes.go, schedules.go, outbox.go, outbox_request.go, journal.go,
 //	                                          sweep.go
 //	views    show jobs, operations, events    jobs.go, ls.go, show.go, show_steps.go, logs.go, history.go, events.go,
 //	                                          top.go

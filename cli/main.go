@@ -128,7 +128,7 @@ serve: 71 the address is in use, 73 another daemon holds the storage.`,
 		a.serveCommand(), a.runCommand(), a.submitCommand(), a.lsCommand(), a.logsCommand(),
 		a.keeperCommand(), wardenCommand(), a.waitCommand(), a.jobsCommand(), a.schedulesCommand(), a.validateCommand(),
 		a.historyCommand(), a.showCommand(), a.pruneCommand(), a.sweepCommand(), a.lanesCommand(), a.laneCommand(),
-		a.outboxCommand(), a.eventsCommand(), a.topCommand(), a.configCommand(), a.versionCommand(),
+		a.outboxCommand(), a.journalCommand(), backupCommand(a), a.eventsCommand(), a.topCommand(), a.configCommand(), a.versionCommand(),
 	)
 	root.AddCommand(a.actionCommands()...)
 	root.Version = versionLine()

@@ -85,6 +85,13 @@ func (s *figures) serveMetrics(w *front.Response, r *front.Request) error {
 		m.one("jobdir_"+name+"_total", "counter", "Since the daemon started: "+strings.ReplaceAll(name, "_", " ")+".",
 			float64(health.Counters[name]))
 	}
+	if j := health.Journal; j != nil {
+		m.one("jobdir_journal_segments", "gauge", "Files of the journal.", float64(j.Segments))
+		m.one("jobdir_journal_full_segments", "gauge", "Files of the journal that wait for a checkpoint.", float64(j.Full))
+		m.one("jobdir_journal_behind", "gauge", "Operations whose files do not have their last change yet.", float64(j.Behind))
+		m.one("jobdir_journal_stuck", "gauge", "Whether the journal cannot grow, or a file cannot be written.",
+			boolSample(j.Lack != "" || j.Unwritten != ""))
+	}
 	if !s.live.isStarting() { // earlier counts would be too low
 		if err := s.countOperations(m); err != nil {
 			return err

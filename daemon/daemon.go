@@ -461,6 +461,11 @@ func (d *Daemon) Health() api.Health {
 		h.Ready = false
 		d.fail(gone)
 	}
+	if s, inUse := d.owner.Journal.Status(); inUse {
+		h.Journal = &api.JournalStatus{
+			Segments: s.Segments, Full: s.Full, Behind: s.Behind, Lack: textOf(s.Lack), Unwritten: textOf(s.Unwritten),
+		}
+	}
 	stats := d.dir.Stats()
 	h.Counters = map[string]uint64{
 		"transitions": d.counters.transitions.Load(), "requests": d.counters.requests.Load(),
@@ -471,6 +476,14 @@ func (d *Daemon) Health() api.Health {
 		"ignored_files": d.countIgnored(),
 	}
 	return h
+}
+
+// textOf returns the text of an error, "" for none.
+func textOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }
 
 // DiskFailed ends the daemon because of a disk error that occurred outside of it, such as a failed

@@ -36,6 +36,9 @@ type CommitOptions struct {
 	SegmentSize int64
 	// WithoutJournal takes over a storage whose journal is lost or damaged: what its files say counts.
 	WithoutJournal bool
+	// Repair makes Own take over a storage whose journal is damaged: it replays what is in front of the damage, and calls
+	// Repair with the rest. A start refuses such a storage if it is nil.
+	Repair func(JournalRepair)
 }
 
 func (c CommitOptions) check() error {
@@ -51,6 +54,8 @@ func (c CommitOptions) check() error {
 type commits struct {
 	dir string // of the storage
 	log atomic.Pointer[commit.Log]
+	// opened is the number of the first line of this use of the journal. It is set before log.
+	opened uint64
 
 	// owned reports whether this process owns the storage, and left whether the journal has what files may lack.
 	owned, left func() bool
@@ -243,4 +248,27 @@ func readJournal(dir string, note func(journalLine)) (*journal.Reader, error) {
 		}
 	}
 	return reader, nil
+}
+
+// JournalRepair is what the repair of a damaged journal has found and done.
+type JournalRepair struct {
+	// Damage is the place and the kind of the damage.
+	Damage *journal.DamageError
+	// Moved are the segments that are now in corrupt/: the damaged one and those behind it.
+	Moved []string
+	// Last is the number of the last change in front of the damage. The files have it and all before.
+	Last uint64
+	// Unsure are the operations with readable changes behind the damage, in the order of these. There may be others whose
+	// changes cannot be read.
+	Unsure []UnsureOperation
+}
+
+// UnsureOperation is an operation with a change behind the damage of a journal.
+type UnsureOperation struct {
+	ID ID `json:"id"`
+	// LSN is the number of the last change that can be read, and Status the state after it; "" if it was deleted.
+	LSN    uint64 `json:"lsn"`
+	Status State  `json:"status,omitempty"`
+	// Has reports that the record file has this change, or a later one.
+	Has bool `json:"in_record"`
 }

@@ -1,11 +1,13 @@
 package statefs
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -26,6 +28,7 @@ import (
 type OwnerJournal struct {
 	owner  *Owner
 	folder fs.FileInfo // while it is in use
+	opened uint64      // during a replay: number of the first line of the use of the journal that has ended
 	// unwritten are lines whose files could not be written by a start on a full disk: the journal stays in use.
 	unwritten []commit.Line
 }
@@ -147,6 +150,7 @@ func retryable(err error) bool {
 // begin makes the journal the authority. Its first line is durable before storage.json names it.
 func (j *OwnerJournal) begin(log *commit.Log) error {
 	if len(j.unwritten) > 0 {
+		j.owner.commits.opened = j.opened
 		return j.enter(log) // storage.json names the journal already
 	}
 	if err := log.Room(minSegment / 8); err != nil {
@@ -155,6 +159,7 @@ func (j *OwnerJournal) begin(log *commit.Log) error {
 	if err := log.Note(fmt.Appendf(nil, `{"opened":%q}`, j.owner.Now().Format(time.RFC3339Nano))); err != nil {
 		return err
 	}
+	j.owner.commits.opened = log.Last()
 	if err := j.setLayout(journalLayout, log.Last()); err != nil {
 		return err
 	}
@@ -315,8 +320,9 @@ func (j *OwnerJournal) replay() error {
 		return err
 	}
 	if j.owner.options.Commit.WithoutJournal {
-		return j.setLayout(storageVersion, info.LSN+1<<32) // higher than any number that a record can have
+		return j.setLayout(storageVersion, info.LSN+skipped)
 	}
+	j.opened = info.LSN
 	var lines []journalLine
 	reader, err := readJournal(j.path(), func(l journalLine) { lines = append(lines, l) })
 	if errors.Is(err, fs.ErrNotExist) {
@@ -328,12 +334,13 @@ func (j *OwnerJournal) replay() error {
 	end := reader.End()
 	// Without power durability, a power cut may take any part of the journal: it ends there.
 	cut := !j.owner.durable() && end.Entry > 0 && !j.sameMachine(end)
+	if _, damaged := errors.AsType[*journal.DamageError](err); damaged && !cut && j.owner.options.Commit.Repair != nil {
+		return errors.Join(reader.Close(), j.repair(info))
+	}
 	switch {
 	case err != nil && !cut:
-	case end.Entry < info.LSN && !cut:
-		err = &JournalLostError{j.path(), fmt.Sprintf("ends with change %d, before %d", end.Entry, info.LSN)}
-	case end.Entry > 0 && info.Mark != "" && end.Header.Storage != info.Mark:
-		err = &JournalLostError{j.path(), "belongs to another storage"}
+	case lostPart(j.path(), info, end) != nil && (!cut || end.Entry >= info.LSN):
+		err = lostPart(j.path(), info, end)
 	default:
 		err = j.apply(lines, end)
 	}
@@ -345,6 +352,9 @@ func (j *OwnerJournal) replay() error {
 	}
 	return j.setLayout(storageVersion, max(end.Entry, info.LSN))
 }
+
+// skipped is how many numbers are passed over after a part of the journal was lost: records may have some of them.
+const skipped = 1 << 32
 
 // layout reads storage.json. If that is lost, the journal may be needed.
 func (j *OwnerJournal) layout() (storageInfo, error) {
@@ -403,7 +413,8 @@ func (j *OwnerJournal) sameMachine(end journal.End) bool {
 func (j *OwnerJournal) base(end journal.End) (written, viewed uint64, copied bool) {
 	switch {
 	case end.Header.Place != j.origin().Place:
-		return 0, 0, true
+		// Lines of earlier uses are in the files, and the storage may have been used without the journal since.
+		return j.opened, j.opened, true
 	case j.sameMachine(end):
 		return end.Checkpoint, max(end.Viewed, end.Checkpoint), false
 	case j.owner.durable():
@@ -553,4 +564,159 @@ func syncRecord(o *Owner, id ID) error {
 	}
 	defer func() { _ = f.Close() }() // opened for reading
 	return o.files.Sync(f)
+}
+
+// unsure returns the operations of the lines behind the damage of a journal.
+func unsure(lines []journalLine) []UnsureOperation {
+	last := make(map[ID]UnsureOperation)
+	for _, l := range lines {
+		var c change
+		if json.Unmarshal(l.text, &c) != nil {
+			continue
+		}
+		if id := cmp.Or(c.ID, c.Deleted); id != (ID{}) {
+			last[id] = UnsureOperation{ID: id, LSN: l.number, Status: c.marker()}
+			if c.marker() == "" {
+				last[id] = UnsureOperation{ID: id, LSN: l.number, Status: c.Status}
+			}
+		}
+	}
+	return slices.SortedFunc(maps.Values(last), func(a, b UnsureOperation) int { return cmp.Compare(a.LSN, b.LSN) })
+}
+
+// repair replays the journal up to its damage, and moves the segments with the rest to corrupt/.
+func (j *OwnerJournal) repair(info storageInfo) error {
+	reader, err := journal.NewReader(j.path())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = reader.Close() }() // opened for reading
+	did := JournalRepair{}
+	var lines, rest []journalLine
+	for frame, err := range reader.Frames() {
+		if damage, is := errors.AsType[*journal.DamageError](err); is {
+			did.Damage = damage
+			break
+		}
+		if err != nil {
+			return err
+		}
+		lines = append(lines, linesOf(frame)...)
+	}
+	for frame, err := range reader.Rest() {
+		if err != nil {
+			return err
+		}
+		rest = append(rest, linesOf(frame)...)
+	}
+	did.Last, did.Moved, did.Unsure = reader.End().Entry, reader.Damaged(), unsure(rest)
+	highest := max(info.LSN, did.Last)
+	for i := range did.Unsure {
+		u := &did.Unsure[i]
+		u.Has, highest = j.recordHas(u.ID, u.LSN), max(highest, u.LSN)
+	}
+	// The segments keep their names until storage.json says that no journal is needed: until then a start must refuse.
+	for _, name := range did.Moved {
+		if err := j.owner.corrupt.link(path.Join(journalDir, name), did.Damage.Error()); err != nil {
+			return err
+		}
+	}
+	err = errors.Join(j.apply(lines, reader.End()), j.owner.syncFolder(corruptDir))
+	if err == nil {
+		err = j.setLayout(storageVersion, highest+skipped)
+	}
+	if err != nil {
+		return err
+	}
+	for _, name := range did.Moved {
+		if err := j.owner.root.Remove(path.Join(journalDir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove a damaged part of the journal: %w", err)
+		}
+	}
+	j.owner.options.Commit.Repair(did)
+	return j.owner.syncFolder(journalDir)
+}
+
+// linesOf returns the lines of a frame.
+func linesOf(frame *journal.Frame) (lines []journalLine) {
+	for i, line := range frame.Entries {
+		lines = append(lines, journalLine{frame.First + uint64(i), line})
+	}
+	return lines
+}
+
+// recordHas reports whether the file of a record has a change.
+func (j *OwnerJournal) recordHas(id ID, number uint64) bool {
+	data, err := readWritten(j.owner.operations, id)
+	var there struct {
+		LSN uint64 `json:"lsn"`
+	}
+	return err == nil && json.Unmarshal(data, &there) == nil && there.LSN >= number
+}
+
+// JournalSummary describes the journal of a storage.
+type JournalSummary struct {
+	// InUse reports that the journal has changes that the files of operations may lack. Otherwise the last daemon has
+	// stopped in order, and no journal is needed.
+	InUse bool `json:"in_use"`
+	// Segments is the number of files, and Lines how many lines they have, First to Last.
+	Segments int    `json:"segments"`
+	Lines    int    `json:"lines"`
+	First    uint64 `json:"first"`
+	Last     uint64 `json:"last"`
+	// Checkpoint is the number up to which the files of operations have every change.
+	Checkpoint uint64 `json:"checkpoint"`
+}
+
+// ReadJournal calls do with the number and the text of each line in the journal of a storage directory, the oldest
+// first, until do fails. A daemon may use the storage: then it reads what was written before. The error is a
+// *journal.DamageError or a *JournalLostError if the journal is not whole; the summary is of what can be read.
+func ReadJournal(dir string, do func(number uint64, line []byte) error) (sum JournalSummary, err error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return sum, fmt.Errorf("read the journal: %w", err)
+	}
+	info, _, err := (&storage{dir: dir, root: root}).readStorage()
+	if err = errors.Join(err, root.Close()); err != nil && !errors.Is(err, ErrBadCounter) {
+		return sum, err
+	}
+	folder := filepath.Join(dir, journalDir)
+	found, err := journal.Read(folder, func(f *journal.Frame) error {
+		for i, line := range f.Entries {
+			if err := do(f.First+uint64(i), line); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	sum = JournalSummary{
+		InUse: info.Version == journalLayout, Segments: found.Segments, Lines: found.Entries, First: found.First,
+		Last: found.Entry, Checkpoint: found.Checkpoint,
+	}
+	if _, statErr := os.Stat(folder); errors.Is(statErr, fs.ErrNotExist) {
+		if err = nil; sum.InUse {
+			err = &JournalLostError{folder, "is missing"}
+		}
+		return sum, err
+	}
+	if err == nil && sum.InUse {
+		err = lostPart(folder, info, found.End)
+	}
+	return sum, err
+}
+
+// lostPart returns a *JournalLostError if a journal in use has not what storage.json says.
+func lostPart(folder string, info storageInfo, end journal.End) error {
+	switch {
+	case end.Entry < info.LSN:
+		return &JournalLostError{folder, fmt.Sprintf("ends with change %d, before %d", end.Entry, info.LSN)}
+	case end.Entry > 0 && info.Mark != "" && end.Header.Storage != info.Mark:
+		return &JournalLostError{folder, "belongs to another storage"}
+	}
+	return nil
+}
+
+// AsJournalDamage returns the damage of a journal that is the cause of an error, and whether it is.
+func AsJournalDamage(err error) (*journal.DamageError, bool) {
+	return errors.AsType[*journal.DamageError](err)
 }

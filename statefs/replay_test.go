@@ -1,6 +1,9 @@
 package statefs
 
 import (
+	"context"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -122,4 +125,94 @@ func result(answer commit.Answer, folder []commit.Marker, state State) State {
 		return ""
 	}
 	return State(folder[0].State)
+}
+
+// TestUnsureOperations: behind damage, the last change of each operation that can be read counts.
+func TestUnsureOperations(t *testing.T) {
+	t.Parallel()
+	var ids []ID
+	for n := range uint64(3) {
+		id, err := MakeID("g-j", testTime, 1, n+1)
+		check(t, err)
+		ids = append(ids, id)
+	}
+	var lines []journalLine
+	for i, text := range []string{
+		`{"id":"` + ids[0].String() + `","status":"queued"}`,
+		`{"id":"` + ids[1].String() + `","status":"queued","next":"running"}`,
+		`{"deleted":"` + ids[2].String() + `"}`,
+		`{"opened":"2026-01-01T00:00:00Z"}`,
+		`half a line`,
+		`{"id":"` + ids[0].String() + `","status":"completed"}`,
+	} {
+		lines = append(lines, journalLine{uint64(10 + i), []byte(text)})
+	}
+	want := []UnsureOperation{
+		{ID: ids[1], LSN: 11, Status: Running}, {ID: ids[2], LSN: 12}, {ID: ids[0], LSN: 15, Status: Completed},
+	}
+	if got := unsure(lines); !slices.Equal(got, want) {
+		t.Fatalf("%+v, want %+v", got, want)
+	}
+}
+
+// useJournal owns a storage and commits by the journal until end is called.
+func useJournal(t *testing.T, dir string) (owner *Owner, end func()) {
+	t.Helper()
+	options := Options{Durability: Process, Commit: CommitOptions{Method: CommitJournal, SegmentSize: minSegment}}
+	tree, err := Open(dir, options)
+	check(t, err)
+	owner, err = Own(tree)
+	check(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	begun, ended := make(chan struct{}), make(chan error, 1)
+	go func() { ended <- owner.Journal.Use(ctx, begun) }()
+	select {
+	case <-begun:
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	return owner, func() {
+		t.Helper()
+		stop()
+		check(t, <-ended)
+		check(t, owner.Release())
+		check(t, tree.Close())
+	}
+}
+
+// TestCopyKeepsWhatEarlierUsesOfTheJournalLack: lines of an earlier use of the journal say nothing about a storage that
+// was used without it since, also not in a copy.
+func TestCopyKeepsWhatEarlierUsesOfTheJournalLack(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "storage")
+	killed, copied := filepath.Join(t.TempDir(), "killed"), filepath.Join(t.TempDir(), "copied")
+	// copyInUse copies a storage in the middle of its use, as a crash leaves it.
+	copyInUse := func(from, to string, before func(owner *Owner)) {
+		owner, end := useJournal(t, from)
+		before(owner)
+		check(t, os.CopyFS(to, os.DirFS(from)))
+		end()
+	}
+	ownFiles := func(dir string, do func(owner *Owner)) {
+		tree, err := Open(dir, Options{Durability: Process})
+		check(t, err)
+		owner, err := Own(tree)
+		check(t, err)
+		do(owner)
+		check(t, owner.Release())
+		check(t, tree.Close())
+	}
+	var id ID
+	copyInUse(dir, killed, func(owner *Owner) {
+		rec, err := owner.Submit(t.Context(), Submission{Group: "g", Job: "j"})
+		check(t, err)
+		id = rec.ID
+	})
+	ownFiles(killed, func(owner *Owner) { check(t, owner.Move(id, Queued, Paused)) })
+	copyInUse(killed, copied, func(*Owner) {})
+	ownFiles(copied, func(owner *Owner) {
+		if !owner.HasMarker(id, Paused) {
+			t.Error("the marker is not paused any more")
+		}
+	})
 }

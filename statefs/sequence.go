@@ -20,13 +20,15 @@ import (
 const (
 	storageFile    = "storage.json"
 	storageVersion = 1
-	// journalLayout is the layout while the journal has changes that the files may lack: older versions must not take
-	// such a storage over.
-	journalLayout = 2
+	journalLayout  = JournalLayout
 	// sequenceBlock is how many numbers are reserved at once: one synced write per block, and at
 	// most one block lost with a daemon that dies.
 	sequenceBlock = 1000
 )
+
+// JournalLayout is the version in storage.json while the journal has changes that the files may lack: older versions
+// must not take such a storage over.
+const JournalLayout = 2
 
 // storageInfo is the content of storage.json.
 type storageInfo struct {
@@ -42,7 +44,8 @@ type storageInfo struct {
 	// that it is also the first unused one.
 	NextEvent      uint64 `json:"next_event,omitempty"`
 	EventsComplete bool   `json:"events_whole,omitempty"`
-	// LSN is the number of a line of the journal: with journalLayout, a line that it must have, otherwise the last.
+	// LSN is the number of a line of the journal: with journalLayout the first of this use, otherwise the last. The files
+	// have everything up to it.
 	LSN uint64 `json:"lsn,omitempty"`
 }
 
@@ -151,8 +154,8 @@ func (n *Numbers) storageInfo() (storageInfo, error) {
 		highest += sequenceBlock
 	}
 	lost := storageInfo{Version: storageVersion, NextSequence: highest + 1, Mark: info.Mark}
-	if log := n.commits.log.Load(); log != nil {
-		lost.Version, lost.LSN = journalLayout, log.Last()
+	if n.commits.log.Load() != nil {
+		lost.Version, lost.LSN = journalLayout, n.commits.opened
 	}
 	if highest > 0 {
 		// The number of ends is unknown without reading every record. There were fewer ends than

@@ -60,7 +60,37 @@ func (t *Target) tree(away error) (*statefs.Tree, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open storage: %w", err)
 	}
-	return statefs.Open(t.Config.Storage, statefs.Options{Durability: t.Config.Durability})
+	return t.openTree(statefs.CommitOptions{})
+}
+
+func (t *Target) openTree(commit statefs.CommitOptions) (*statefs.Tree, error) {
+	return statefs.Open(t.Config.Storage, statefs.Options{Durability: t.Config.Durability, Commit: commit})
+}
+
+// Directory opens the storage directory for a command that never asks a daemon. The caller closes it.
+func (t *Target) Directory(command string) (*statefs.Tree, error) {
+	return t.tree(errors.New(command + " works on it"))
+}
+
+// RepairJournal takes the lock of the storage and repairs its journal. It returns nil if that is not damaged.
+func (t *Target) RepairJournal() (did *statefs.JournalRepair, err error) {
+	checked, err := t.Directory("journal repair")
+	if err != nil {
+		return nil, err
+	}
+	if err := checked.Close(); err != nil {
+		return nil, err
+	}
+	tree, err := t.openTree(statefs.CommitOptions{Repair: func(r statefs.JournalRepair) { did = &r }})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, tree.Close()) }()
+	owner, err := statefs.Own(tree)
+	if err != nil {
+		return nil, err
+	}
+	return did, owner.Release()
 }
 
 // Connect finds the daemon that --server or JOBDIR_SERVER names, or else the daemon that holds the storage
@@ -153,7 +183,7 @@ func (t *Target) address() string { return cmp.Or(t.Server, os.Getenv("JOBDIR_SE
 // RemoveForeign removes the marker and the requests of a foreign operation from the directory, like rm(1), and returns
 // the names of the files.
 func (t *Target) RemoveForeign(id statefs.ID) ([]string, error) {
-	tree, err := t.tree(errors.New("sweep --force works on it"))
+	tree, err := t.Directory("sweep --force")
 	if err != nil {
 		return nil, err
 	}

@@ -17,8 +17,8 @@ import (
 // outcome of the operation. Codes above 63 are those of sysexits(3).
 const (
 	Success = 0 // done; the operation ended with result success
-	// Failure: the operation ended with result failure; validate: a definition has a mistake; by a filter: all that
-	// matched failed; with --wait: a request did not take effect
+	// Failure: the operation ended with result failure; validate: a definition has a mistake; journal check: it is not
+	// whole; by a filter: all that matched failed; with --wait: a request did not take effect
 	Failure   = 1
 	Partial   = 2   // the operation went to its end and some items failed; by a filter: some of what matched failed
 	Person    = 3   // run, wait: the operation waits for a person

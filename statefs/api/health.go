@@ -23,6 +23,8 @@ type Health struct {
 	History string `json:"history"`
 	// Jobs is the number of jobs, Problems a list of the mistakes in their files.
 	Jobs int `json:"jobs"`
+	// Journal is the condition of the journal; nil if changes are committed without one.
+	Journal *JournalStatus `json:"journal,omitempty"`
 	// Lanes are the problems of lanes that an administrator should know.
 	Lanes []LaneProblem `json:"lanes"`
 	// Live counts the live operations by state.
@@ -50,6 +52,19 @@ type FailingOperation struct {
 	Error string     `json:"error"`
 	Since time.Time  `json:"since"`
 	Tries int        `json:"tries"`
+}
+
+// JournalStatus is the condition of the journal of a daemon.
+type JournalStatus struct {
+	// Segments is the number of files, and Full how many of them wait for a checkpoint.
+	Segments int `json:"segments"`
+	Full     int `json:"full"`
+	// Behind is how many operations have files that do not have their last change yet.
+	Behind int `json:"behind"`
+	// Lack is why the journal cannot grow, and Unwritten why the last file of an operation could not be written; ""
+	// while all works. Submits are refused until it does.
+	Lack      string `json:"lack,omitempty"`
+	Unwritten string `json:"unwritten,omitempty"`
 }
 
 // LaneProblem is a file of lanes/ that cannot be obeyed, or a Breaker that has paused its lane.

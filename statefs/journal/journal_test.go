@@ -369,9 +369,11 @@ func TestOldFramesOfASegmentDoNotCount(t *testing.T) {
 		b.put(strings.Repeat("x", 100))
 		b.Checkpoint(uint64(n))
 		if n%40 == 0 {
-			r, got := readAll(t, dir)
-			if r.End().Entry != uint64(n)+1 || got[uint64(n)+1] == "" {
-				t.Fatalf("after %d: %+v", n, r.End())
+			got := ""
+			sum, err := Read(dir, func(f *Frame) error { got = string(f.Entries[len(f.Entries)-1]); return nil })
+			must(t, err) // segments are being used again beside it
+			if sum.Entry != uint64(n)+1 || got == "" {
+				t.Fatalf("after %d: %+v", n, sum)
 			}
 		}
 	}
@@ -379,7 +381,7 @@ func TestOldFramesOfASegmentDoNotCount(t *testing.T) {
 }
 
 // Beside a process that writes, a Reader returns what was written before, and takes nothing for damage.
-func TestReadBesideAWriter(t *testing.T) {
+func TestReaderBesideAWriter(t *testing.T) {
 	t.Parallel()
 	for _, checkpoints := range []bool{false, true} {
 		dir := t.TempDir()
@@ -464,4 +466,188 @@ func FuzzReader(f *testing.F) {
 			at += int64(len(data))
 		}
 	})
+}
+
+// keepWriting appends until stop is closed, in small segments that are used again all the time.
+func keepWriting(t *testing.T, b *bench, stop <-chan struct{}) (wait func() (last uint64)) {
+	t.Helper()
+	var writer sync.WaitGroup
+	var last uint64
+	writer.Go(func() {
+		for n := uint64(1); ; n++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if err := b.Append(fmt.Appendf(nil, "%d %0200d", n, n)).Wait(t.Context()); err != nil {
+				t.Error(err)
+				return
+			}
+			last = n
+			b.Viewed(n)
+			b.Checkpoint(n - n%7)
+		}
+	})
+	return func() uint64 {
+		writer.Wait()
+		return last
+	}
+}
+
+// A reader beside a writer gets what was written before, without a gap to the end, and never takes a frame that is
+// being written for damage.
+func TestReadBesideAWriter(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	b := start(t, dir, small)
+	stop := make(chan struct{})
+	wait := keepWriting(t, b, stop)
+	for seen, reads := uint64(0), 0; reads < 300 || seen < 2000; reads++ {
+		var last uint64
+		_, err := Read(dir, func(f *Frame) error {
+			for i, e := range f.Entries {
+				last = f.First + uint64(i)
+				if number, _, _ := strings.Cut(string(e), " "); number != strconv.FormatUint(last, 10) {
+					return fmt.Errorf("entry %d is %s", last, e)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		seen = max(seen, last)
+	}
+	close(stop)
+	last := wait()
+	b.end()
+	sum, err := Read(dir, func(*Frame) error { return nil })
+	must(t, err)
+	if sum.Entry != last || sum.First == 0 || sum.Entry-sum.First+1 != uint64(sum.Entries) || sum.Segments == 0 {
+		t.Fatalf("%+v after %d", sum, last)
+	}
+}
+
+// A mirror has everything from its first update on, also what the journal has released since.
+func TestMirrorOfAJournalInUse(t *testing.T) {
+	t.Parallel()
+	dir, to := t.TempDir(), t.TempDir()
+	b := start(t, dir, small)
+	b.put("0 first")
+	m, err := NewMirror(dir, to)
+	must(t, err)
+	must(t, m.Update())
+	b.put("1 second")
+	must(t, m.Update()) // in front of it is a frame without entries
+	for n := uint64(3); n < 1000; n++ {
+		b.put(fmt.Sprintf("%d %0200d", n, n))
+		b.Viewed(n)
+		b.Checkpoint(n - n%7)
+		if n%20 == 0 {
+			must(t, m.Update())
+		}
+	}
+	must(t, m.Update())
+	must(t, m.Close())
+	b.end()
+	r, got := readAll(t, to)
+	if len(got) != 999 || r.End().Entry != 999 || got[1] != "0 first" {
+		t.Fatalf("%d entries, %+v", len(got), r.End())
+	}
+	if _, kept := readAll(t, dir); len(kept) == 999 {
+		t.Fatal("no segment was used again: the test shows nothing")
+	}
+}
+
+// A mirror that is updated too rarely has a gap, and a reader of it reports that.
+func TestMirrorThatIsLateHasAGap(t *testing.T) {
+	t.Parallel()
+	dir, to := t.TempDir(), t.TempDir()
+	b := start(t, dir, small)
+	m, err := NewMirror(dir, to)
+	must(t, err)
+	b.put("first")
+	must(t, m.Update())
+	for n := uint64(2); n < 1000; n++ {
+		b.put(fmt.Sprintf("%d %0200d", n, n))
+		b.Checkpoint(n)
+	}
+	b.end()
+	must(t, m.Update())
+	must(t, m.Close())
+	if _, err := Read(to, func(*Frame) error { return nil }); !isDamage(err) {
+		t.Fatal(err)
+	}
+}
+
+func isDamage(err error) bool {
+	_, is := errors.AsType[*DamageError](err)
+	return is
+}
+
+// A segment whose header cannot be read is not taken for a spare one.
+func TestDamagedHeaderIsReported(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	b := start(t, dir, small)
+	b.put("one", "two")
+	b.put("three")
+	b.end()
+	name := filepath.Join(dir, segmentName(1))
+	data, err := os.ReadFile(name)
+	must(t, err)
+	clear(data[:headerSize])
+	must(t, os.WriteFile(name, data, 0o600))
+	r, _, err := read(t, dir)
+	if !isDamage(err) || !strings.Contains(err.Error(), "header") {
+		t.Fatal(err)
+	}
+	var rest []string
+	for f, err := range r.Rest() {
+		must(t, err)
+		rest = append(rest, string(bytes.Join(f.Entries, []byte(" "))))
+	}
+	if fmt.Sprint(rest) != "[one two three]" || fmt.Sprint(r.Damaged()) != "["+segmentName(1)+"]" {
+		t.Fatal(rest, r.Damaged())
+	}
+}
+
+// Behind damage, the frames that can be read are found, also in the segments that follow.
+func TestRestBehindDamage(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	b := start(t, dir, small)
+	for n := range 120 {
+		b.put(fmt.Sprintf("%d %0150d", n+1, n+1))
+		if n == 0 {
+			b.Viewed(1)
+		}
+	}
+	b.end()
+	name := filepath.Join(dir, segmentName(2))
+	data, err := os.ReadFile(name)
+	must(t, err)
+	data[headerSize+2*frameHeaderSize] ^= 1
+	must(t, os.WriteFile(name, data, 0o600))
+	r, got, err := read(t, dir)
+	if !isDamage(err) {
+		t.Fatal(err)
+	}
+	bad := uint64(len(got)) + 1
+	want := bad + 1 // the damage is in one frame
+	for f, err := range r.Rest() {
+		must(t, err)
+		if len(f.Entries) > 0 && f.First != want {
+			t.Fatalf("entry %d, want %d", f.First, want)
+		}
+		want = f.Last() + 1
+	}
+	if want != 121 {
+		t.Fatalf("the last is %d", want-1)
+	}
+	if all := r.Damaged(); len(all) < 2 || all[0] != segmentName(2) {
+		t.Fatal(all)
+	}
 }

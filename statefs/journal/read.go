@@ -33,6 +33,8 @@ type Reader struct {
 	segments []found
 	end      End
 	tail     tail
+	damaged  int // index of the segment with the damage, and the place in it
+	damageAt int
 }
 
 // tail is the bytes of the last frame.
@@ -71,24 +73,39 @@ func NewReader(folder string) (r *Reader, err error) {
 			err = errors.Join(err, root.Close())
 		}
 	}()
-	names, err := fs.ReadDir(root.FS(), ".")
-	if err != nil {
-		return nil, fmt.Errorf("list the journal %s: %w", root.Name(), err)
-	}
 	r = &Reader{root: root}
+	for range maxReads {
+		if moved, err := r.list(); err != nil || !moved {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+// list lists the segments, in order. It reports whether one got another name: then the list may lack some.
+func (r *Reader) list() (moved bool, err error) {
+	names, err := fs.ReadDir(r.root.FS(), ".")
+	if err != nil {
+		return false, fmt.Errorf("list the journal %s: %w", r.root.Name(), err)
+	}
+	r.segments = nil
 	for _, entry := range names {
 		number, ok := parseName(entry.Name())
 		if !ok {
 			continue
 		}
-		f, info, err := files.OpenRegularIn(root, entry.Name())
+		f, info, err := files.OpenRegularIn(r.root, entry.Name())
+		if errors.Is(err, fs.ErrNotExist) {
+			moved = true // it is being used again
+			continue
+		}
 		if err != nil {
-			return nil, fmt.Errorf("open the journal in %s: %w", root.Name(), err)
+			return false, fmt.Errorf("open the journal in %s: %w", r.root.Name(), err)
 		}
 		block := make([]byte, headerSize)
 		n, err := f.ReadAt(block, 0)
 		if err = errors.Join(ignoreEOF(err), f.Close()); err != nil {
-			return nil, fmt.Errorf("read the journal: %w", err)
+			return false, fmt.Errorf("read the journal: %w", err)
 		}
 		segment := found{size: info.Size()}
 		segment.SegmentHeader, segment.used = parseHeader(block[:n])
@@ -98,7 +115,7 @@ func NewReader(folder string) (r *Reader, err error) {
 		r.segments = append(r.segments, segment)
 	}
 	slices.SortFunc(r.segments, func(a, b found) int { return int(int64(a.Number) - int64(b.Number)) })
-	return r, nil
+	return moved, nil
 }
 
 func ignoreEOF(err error) error {
@@ -116,11 +133,49 @@ func (r *Reader) Close() error { return r.root.Close() }
 func (r *Reader) Frames() iter.Seq2[*Frame, error] {
 	return func(yield func(*Frame, error) bool) {
 		for i := range r.segments {
-			if s := &r.segments[i]; s.used && !r.read(s, yield) {
+			r.damaged = i
+			if !r.read(&r.segments[i], yield) {
 				return
 			}
 		}
 	}
+}
+
+// Rest returns the frames that can be read behind the damage that Frames has returned, without those between them that
+// cannot. An error is the last value.
+func (r *Reader) Rest() iter.Seq2[*Frame, error] {
+	return func(yield func(*Frame, error) bool) {
+		at := r.damageAt
+		for _, s := range r.segments[r.damaged:] {
+			data, err := r.load(s.Number)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for data = data[min(at, len(data)):]; len(data) > 0; {
+				frame, size, ok := parseFrame(s.Number, data)
+				if !ok {
+					data = data[nextFrame(data):]
+					continue
+				}
+				if !yield(frame, nil) {
+					return
+				}
+				data = data[size:]
+			}
+			at = headerSize
+		}
+	}
+}
+
+// Damaged returns the names of the segments from the damage on, without spare ones.
+func (r *Reader) Damaged() (names []string) {
+	for i, s := range r.segments[r.damaged:] {
+		if i == 0 || s.used {
+			names = append(names, segmentName(s.Number))
+		}
+	}
+	return names
 }
 
 // End returns what follows from the frames that were returned.
@@ -128,7 +183,11 @@ func (r *Reader) End() End { return r.end }
 
 // read returns the frames of a segment, and false if none shall follow.
 func (r *Reader) read(s *found, yield func(*Frame, error) bool) bool {
-	data, err := r.load(s)
+	if !s.used {
+		err := r.checkSpare(s)
+		return err == nil || yield(nil, err) && false
+	}
+	data, err := r.load(s.Number)
 	if err != nil {
 		return yield(nil, err) && false
 	}
@@ -156,7 +215,7 @@ func (r *Reader) read(s *found, yield func(*Frame, error) bool) bool {
 		}
 		later := findFrame(s.Number, data[min(at, len(data)):])
 		if later != nil && !again { // a process may have written both while the file was read
-			if data, err = r.load(s); err != nil {
+			if data, err = r.load(s.Number); err != nil {
 				return yield(nil, err) && false
 			}
 			again = true
@@ -170,9 +229,27 @@ func (r *Reader) read(s *found, yield func(*Frame, error) bool) bool {
 	}
 }
 
-// load returns the content of a segment.
-func (r *Reader) load(s *found) ([]byte, error) {
-	f, _, err := files.OpenRegularIn(r.root, segmentName(s.Number))
+// checkSpare returns a *DamageError if a segment has frames behind a header that cannot be read. Old frames have the
+// number that it had before.
+func (r *Reader) checkSpare(s *found) error {
+	data, err := r.load(s.Number)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // it is being used again under another name
+	}
+	if err != nil {
+		return err
+	}
+	h, started := parseHeader(data[:min(headerSize, len(data))])
+	later := findFrame(s.Number, data)
+	if later == nil || started && h.Number == s.Number { // the second was started since it was listed
+		return nil
+	}
+	return r.damage(s, 0, fmt.Sprintf("the header cannot be read, and frame %d follows", later.Number))
+}
+
+// load returns all bytes of a segment.
+func (r *Reader) load(number uint64) ([]byte, error) {
+	f, _, err := files.OpenRegularIn(r.root, segmentName(number))
 	if err != nil {
 		return nil, fmt.Errorf("open the journal in %s: %w", r.root.Name(), err)
 	}
@@ -218,20 +295,93 @@ func (r *Reader) rewriteLast() error {
 }
 
 func (r *Reader) damage(s *found, at int, reason string) error {
+	r.damageAt = at
 	return &DamageError{path(r.root, s.Number), int64(at), reason}
 }
 
 // findFrame returns the first frame in data behind its first byte, nil if there is none.
 func findFrame(segment uint64, data []byte) *Frame {
 	for len(data) > 0 {
-		at := bytes.Index(data[1:], []byte(frameStart))
-		if at < 0 {
-			break
-		}
-		data = data[1+at:]
+		data = data[nextFrame(data):]
 		if f, _, ok := parseFrame(segment, data); ok {
 			return f
 		}
 	}
 	return nil
+}
+
+// nextFrame returns where a frame may start in data behind its first byte, len(data) if nowhere.
+func nextFrame(data []byte) int {
+	if at := bytes.Index(data[1:], []byte(frameStart)); at >= 0 {
+		return 1 + at
+	}
+	return len(data)
+}
+
+// Summary describes the journal of a folder.
+type Summary struct {
+	End
+	// Segments is the number of files, also of spare ones.
+	Segments int
+	// First is the number of the first entry, and Entries how many there are; 0 if there is none.
+	First   uint64
+	Entries int
+}
+
+// Read calls do with the frames of the journal of a folder that have entries, in order, until do fails. Another process
+// may write the journal: then Read returns what was written before, and neither a frame that is being written nor a
+// segment that is used again is an error. The error is a *DamageError as that of Frames.
+func Read(folder string, do func(*Frame) error) (sum Summary, err error) {
+	var last uint64 // number of the last entry that do has
+	var failed error
+	before := new(DamageError)
+	for range maxReads {
+		sum, err = readOnce(folder, func(f *Frame) error {
+			if f.Last() > last {
+				last, failed = f.Last(), do(f)
+			}
+			return failed
+		})
+		damage, damaged := errors.AsType[*DamageError](err)
+		if failed != nil || !damaged && !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		if damaged {
+			if *damage == *before { // what a writer was about to write is there the second time
+				break
+			}
+			before = damage
+		}
+	}
+	return sum, err
+}
+
+// maxReads is how often a journal is read at most while its segments are being used again.
+const maxReads = 100
+
+// readOnce is Read without a second try.
+func readOnce(folder string, do func(*Frame) error) (sum Summary, err error) {
+	r, err := NewReader(folder)
+	if err != nil {
+		return sum, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	sum.Segments = len(r.segments)
+	for f, err := range r.Frames() {
+		sum.End = r.end
+		if err != nil {
+			return sum, err
+		}
+		if len(f.Entries) == 0 {
+			continue
+		}
+		if sum.First == 0 {
+			sum.First = f.First
+		}
+		sum.Entries += len(f.Entries)
+		if err := do(f); err != nil {
+			return sum, err
+		}
+	}
+	return sum, nil
 }
