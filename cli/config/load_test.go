@@ -40,8 +40,8 @@ func TestEachSettingCanBeSetInEachWay(t *testing.T) {
 	t.Parallel()
 	values := map[string][2]string{ // two values, each different from the default
 		"listen": {"127.0.0.1:1", "127.0.0.1:2"}, "storage": {"/a", "/b"}, "jobs": {"/a", "/b"},
-		"durability": {"process", "power"},
-		"grace":      {"1s", "2s"}, "stall_after": {"5m0s", "1s"}, "on_stop": {"interrupt", "wait"},
+		"durability": {"process", "power"}, "commit": {"journal", "files"}, "journal_segment": {"1MiB", "2MiB"},
+		"grace": {"1s", "2s"}, "stall_after": {"5m0s", "1s"}, "on_stop": {"interrupt", "wait"},
 		"sweep_interval": {"1s", "2s"}, "idempotency_age": {"1s", "2s"}, "token_file": {"/a", "/b"},
 		"insecure": {"true", "false"},
 		"hosts":    {"a", "b"}, "group_control": {"true", "false"}, "log_format": {"json", "text"},
