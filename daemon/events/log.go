@@ -149,8 +149,8 @@ func (l *Log) Last() uint64 {
 	return l.ring.last
 }
 
-// Before returns the time of the last event that existed when the log was opened; the zero time if there was
-// none.
+// Before returns the newest time of the last events that existed when the log was opened; the zero time if there was
+// none. The last event may be older: operations are published side by side.
 func (l *Log) Before() time.Time {
 	if l == nil {
 		return time.Time{}

@@ -450,3 +450,18 @@ func errorsOf(calls ...func() error) error {
 	}
 	return nil
 }
+
+// The last event may be older than one before it: operations are published side by side. What was published before the
+// newest of them is not published again.
+func TestBeforeIsTheNewestTime(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Options{})
+	at := time.Now()
+	for _, ago := range []time.Duration{time.Minute, 0, time.Second} {
+		b.log.Publish(api.Event{Type: Swept, At: at.Add(-ago)})
+	}
+	b.reopen()
+	if before := b.log.Before(); !before.Equal(at) {
+		t.Errorf("before %s, want %s", before, at)
+	}
+}

@@ -54,16 +54,16 @@ func listSegments(dir string) ([]segment, error) {
 	return out, nil
 }
 
-// lastCompleteLine finds the last whole line of a segment. It returns its event, nil if there is none, and
-// the offset after it.
-func lastCompleteLine(f *os.File) (e *api.Event, end int64, err error) {
+// lastCompleteLine finds the last whole line of a segment. It returns its event, nil if there is none, the newest time
+// of the events around it, and the offset after it.
+func lastCompleteLine(f *os.File) (e *api.Event, newest time.Time, end int64, err error) {
 	info, err := f.Stat()
 	if err != nil {
-		return nil, 0, err
+		return nil, newest, 0, err
 	}
 	data, err := io.ReadAll(io.NewSectionReader(f, 0, info.Size()))
 	if err != nil {
-		return nil, 0, err
+		return nil, newest, 0, err
 	}
 	for len(data) > 0 {
 		cut := bytes.LastIndexByte(data, '\n')
@@ -72,9 +72,28 @@ func lastCompleteLine(f *os.File) (e *api.Event, end int64, err error) {
 		}
 		begin := bytes.LastIndexByte(data[:cut], '\n') + 1
 		if e, ok := decode(data[begin:cut]); ok {
-			return e, int64(cut) + 1, nil
+			return e, newestTime(data[:cut]), int64(cut) + 1, nil
 		}
 		data = data[:begin]
 	}
-	return nil, 0, nil
+	return nil, newest, 0, nil
+}
+
+// unordered is how many events back an event may have a later time than the last one: operations are published side by
+// side.
+const unordered = 100
+
+// newestTime returns the newest time of the last events of a segment.
+func newestTime(data []byte) (newest time.Time) {
+	for range unordered {
+		begin := bytes.LastIndexByte(data, '\n') + 1
+		if e, ok := decode(data[begin:]); ok && e.At.After(newest) {
+			newest = e.At
+		}
+		if begin == 0 {
+			break
+		}
+		data = data[:begin-1]
+	}
+	return newest
 }

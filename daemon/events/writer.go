@@ -23,7 +23,7 @@ type writer struct {
 	size         int64
 	segmentStart time.Time // when the segment was created or opened
 	pruned       time.Time // when old segments were last searched
-	resumed      time.Time // the time of the last event that existed when the log was opened
+	resumed      time.Time // the newest time of the last events that existed when the log was opened
 
 	spare     []api.Event // the buffer of the previous batch
 	buf       []byte
@@ -68,9 +68,9 @@ func (w *writer) resume(s segment) (last uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	e, size, err := lastCompleteLine(f)
+	e, newest, size, err := lastCompleteLine(f)
 	if last = s.first - 1; e != nil {
-		last, w.resumed = max(last, e.Seq), e.At
+		last, w.resumed = max(last, e.Seq), newest
 	}
 	if err == nil {
 		err = f.Truncate(size)
