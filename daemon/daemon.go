@@ -192,7 +192,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	stopCommitting()
 	failed := <-committed
 	if errors.Is(failed, statefs.ErrBehind) {
-		d.logger.Warn("some files are not up to date, because the disk has no room; the next start writes them")
+		d.logger.Warn("some files are not up to date; the next start writes them")
 	} else if err == nil {
 		err = failed
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -157,7 +158,10 @@ func (c *commits) forget(ids []ID) error {
 // forgetDay is forget for all operations of a day.
 func (c *commits) forgetDay(day string) error {
 	if log := c.log.Load(); log != nil {
-		return log.Note(fmt.Appendf(nil, `{"deleted_day":%q}`, day))
+		return log.Forget(fmt.Appendf(nil, `{"deleted_day":%q}`, day), func(text string) bool {
+			id, err := ParseID(text)
+			return err == nil && id.Day() == day
+		})
 	}
 	return nil
 }
@@ -210,13 +214,15 @@ func (c *commits) readUnreplayed() map[ID]journalLine {
 	last := make(map[ID]journalLine)
 	reader, err := readJournal(filepath.Join(c.dir, journalDir), func(l journalLine) {
 		var e struct {
-			ID      ID `json:"id"`
-			Deleted ID `json:"deleted"`
+			ID      ID     `json:"id"`
+			Deleted ID     `json:"deleted"`
+			Day     string `json:"deleted_day"`
 		}
 		if json.Unmarshal(l.text, &e) != nil {
 			return
 		}
 		delete(last, e.Deleted)
+		maps.DeleteFunc(last, func(id ID, _ journalLine) bool { return id.Day() == e.Day })
 		if e.ID != (ID{}) {
 			last[e.ID] = journalLine{l.number, append(slices.Clip(l.text), '\n')}
 		}

@@ -223,12 +223,16 @@ func (o *Owner) syncRecordOf(id ID) error {
 func (o *Owner) RemoveMarker(id ID, marker State) error {
 	o.live.remove(id)
 	if marker == "" {
+		o.commits.seen(id)
 		return nil
 	}
-	if err := o.jobs.Remove(MarkerName(id, marker)); err != nil {
+	err := o.jobs.Remove(MarkerName(id, marker))
+	if err == nil || errors.Is(err, fs.ErrNotExist) { // another name of it is removed by a second reconcile, or a start
+		o.commits.seen(id)
+	}
+	if err != nil {
 		return fmt.Errorf("remove the marker of %s: %w", id, err)
 	}
-	o.commits.seen(id)
 	return nil
 }
 

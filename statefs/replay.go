@@ -29,7 +29,9 @@ type OwnerJournal struct {
 	owner  *Owner
 	folder fs.FileInfo // while it is in use
 	opened uint64      // during a replay: number of the first line of the use of the journal that has ended
-	// unwritten are lines whose files could not be written by a start on a full disk: the journal stays in use.
+	// needed means that a start on a full disk could not do without the journal, which stays in use. unwritten are the
+	// lines whose files it could not write.
+	needed    bool
 	unwritten []commit.Line
 }
 
@@ -41,11 +43,13 @@ var ErrBehind = commit.ErrBehind
 // brings the files up to date. On a full disk, where the journal cannot begin, changes are committed by files: see
 // InUse. It must be called once, before anything is committed.
 func (j *OwnerJournal) Use(ctx context.Context, begun chan<- struct{}) error {
-	if j.Wanted() || len(j.unwritten) > 0 {
+	if j.Wanted() || j.needed {
 		began, err := j.use(ctx, begun)
-		if began || !files.DiskFull(err) {
+		if began || j.needed || !files.DiskFull(err) {
 			return err
 		}
+	} else {
+		_ = j.clear() // so that an old journal does not count if storage.json is lost; a file in its place is no journal
 	}
 	close(begun)
 	<-ctx.Done()
@@ -72,7 +76,9 @@ func (j *OwnerJournal) use(ctx context.Context, begun chan<- struct{}) (began bo
 	stop()
 	if err = errors.Join(err, <-ended); began && err == nil {
 		j.owner.commits.log.Store(nil)
-		err = j.setLayout(storageVersion, log.Last())
+		if err = j.setLayout(storageVersion, log.Last()); files.DiskFull(err) {
+			err = errors.Join(ErrBehind, err)
+		}
 	}
 	return began, errors.Join(err, reader.Close())
 }
@@ -109,7 +115,7 @@ func (j *OwnerJournal) open() (*commit.Log, *journal.Reader, error) {
 		return nil, nil, err
 	}
 	reader, err := readJournal(j.path(), func(journalLine) {})
-	if err != nil && len(j.unwritten) > 0 {
+	if err != nil && j.needed {
 		return nil, nil, err
 	}
 	if err != nil { // of an earlier use, which has ended: the files have all of it
@@ -347,10 +353,22 @@ func (j *OwnerJournal) replay() error {
 	if err = errors.Join(err, reader.Close()); err != nil {
 		return err
 	}
-	if len(j.unwritten) > 0 {
+	return j.leave(max(end.Entry, info.LSN))
+}
+
+// leave ends the need for a journal whose last line has a number, once the files have everything. On a full disk it may
+// stay needed.
+func (j *OwnerJournal) leave(last uint64) (err error) {
+	if len(j.unwritten) == 0 {
+		err = j.setLayout(storageVersion, last)
+	}
+	if j.needed = len(j.unwritten) > 0 || files.DiskFull(err); j.needed {
 		return nil
 	}
-	return j.setLayout(storageVersion, max(end.Entry, info.LSN))
+	if err == nil && !j.Wanted() {
+		err = j.clear() // it must not count again if storage.json is lost
+	}
+	return err
 }
 
 // skipped is how many numbers are passed over after a part of the journal was lost: records may have some of them.
@@ -448,14 +466,20 @@ func (j *OwnerJournal) apply(lines []journalLine, end journal.End) error {
 	}
 	var mu sync.Mutex // guards j.unwritten
 	err := ForEachParallel(list, 2*runtime.GOMAXPROCS(0), func(r *replayed) error {
-		err := j.restoreRecord(r)
-		if files.DiskFull(err) {
-			mu.Lock()
-			j.unwritten = append(j.unwritten, commit.Line{ID: r.last.ID.text, Number: r.last.number, Text: r.last.text})
-			mu.Unlock()
-			err = nil
+		isNewer, err := j.restoreRecord(r)
+		if isNewer {
+			return nil // the journal is an older copy than the record
 		}
-		return errors.Join(err, j.restoreMarker(r, copied))
+		if err != nil && !files.DiskFull(err) {
+			return err
+		}
+		if failed := j.restoreMarker(r, copied); failed != nil || err == nil {
+			return failed
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		j.unwritten = append(j.unwritten, commit.Line{ID: r.last.ID.text, Number: r.last.number, Text: r.last.text})
+		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("replay the journal %s: %w", j.path(), err)
@@ -501,8 +525,9 @@ func (r *replayed) judge(markers []commit.Marker, copied bool) commit.Answer {
 	}, markers)
 }
 
-// restoreRecord writes the record of an operation as its last line has it, unless its file is as new.
-func (j *OwnerJournal) restoreRecord(r *replayed) error {
+// restoreRecord writes the record of an operation as its last line has it, unless its file is as new. isNewer means
+// that the file is newer.
+func (j *OwnerJournal) restoreRecord(r *replayed) (isNewer bool, err error) {
 	id := r.last.ID
 	var there struct {
 		ID  ID     `json:"id"`
@@ -513,12 +538,12 @@ func (j *OwnerJournal) restoreRecord(r *replayed) error {
 		err = json.Unmarshal(data, &there)
 	}
 	if err == nil && there.ID == id && there.LSN >= r.last.number {
-		return nil
+		return there.LSN > r.last.number, nil
 	}
 	if _, err := j.owner.day(id.Day()); err != nil {
-		return err
+		return false, err
 	}
-	return j.owner.files.ReplaceUnsynced(dayFile(id, ".json"), append(slices.Clip(r.last.text), '\n'))
+	return false, j.owner.files.ReplaceUnsynced(dayFile(id, ".json"), append(slices.Clip(r.last.text), '\n'))
 }
 
 // restoreMarker brings the marker of an operation up to its last line.

@@ -2,6 +2,8 @@ package statefs
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -215,4 +217,54 @@ func TestCopyKeepsWhatEarlierUsesOfTheJournalLack(t *testing.T) {
 			t.Error("the marker is not paused any more")
 		}
 	})
+}
+
+// A journal whose lines a start has brought to the files does not count again when storage.json is lost, unless it is
+// in use: an operation that was deleted since would come back.
+func TestReplayedJournalDoesNotCountAgain(t *testing.T) {
+	t.Parallel()
+	dir, killed := filepath.Join(t.TempDir(), "storage"), filepath.Join(t.TempDir(), "killed")
+	owner, end := useJournal(t, dir)
+	rec := submit(t, owner.Tree)
+	check(t, os.CopyFS(killed, os.DirFS(dir)))
+	end()
+	onFiles := func(do func(owner *Owner)) {
+		tree, err := Open(killed, Options{Durability: Process})
+		check(t, err)
+		o, err := Own(tree)
+		check(t, err)
+		do(o)
+		check(t, o.Release())
+		check(t, tree.Close())
+	}
+	onFiles(func(o *Owner) {
+		there, err := o.ReadRecord(rec.ID)
+		check(t, err)
+		check(t, there.Apply(Queued, CauseCancel, o.Now()))
+		check(t, o.WriteEnd(there))
+		check(t, o.RemoveMarker(rec.ID, Queued))
+		check(t, o.Delete(rec.ID.Day(), []ID{rec.ID}))
+	})
+	check(t, os.Remove(filepath.Join(killed, "storage.json")))
+	onFiles(func(o *Owner) {
+		if o.HasMarker(rec.ID, Queued) {
+			t.Error("the deleted operation is queued again")
+		}
+	})
+}
+
+// A checkpoint passes over the changes of an operation whose marker a person removed, once it has ended.
+func TestRemovedMarkersHoldUpNoCheckpoint(t *testing.T) {
+	t.Parallel()
+	owner, end := useJournal(t, t.TempDir())
+	rec := submit(t, owner.Tree)
+	check(t, owner.WriteRecord(rec)) // its marker is to be moved
+	check(t, os.Remove(filepath.Join(owner.JobsDir(), MarkerName(rec.ID, Queued))))
+	if err := owner.Move(rec.ID, Queued, Paused); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the move: %v", err)
+	}
+	check(t, rec.Apply(Queued, CauseCancel, owner.Now()))
+	check(t, owner.WriteEnd(rec))
+	check(t, owner.RemoveMarker(rec.ID, ""))
+	end() // which fails if something is behind
 }

@@ -50,7 +50,7 @@ func (l *Log) next() (id string, s *state, wait time.Duration) {
 		first := l.queue[0]
 		s := l.states[first.id]
 		flushed := s != nil && s.behind > 0 && s.behind <= l.flush.to
-		if wait := time.Until(first.at); wait > 0 && !flushed && s != nil && s.queued {
+		if wait := time.Until(first.at); wait > 0 && !flushed && s != nil && s.queued && s.record != nil {
 			l.onTimeLocked()
 			return "", nil, wait
 		}
@@ -104,7 +104,7 @@ func (l *Log) writeOne(id string, s *state) bool {
 	if err != nil {
 		return false
 	}
-	l.lack = nil
+	delete(l.lacks, id)
 	if s.record != nil {
 		l.wroteLocked(id, s, number)
 	}
@@ -137,7 +137,9 @@ func (l *Log) writeLater(id string, s *state, why error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.endWriteLocked(s)
-	l.lack = why
+	if s.record != nil {
+		l.lacks[id] = why
+	}
 	s.queued = true
 	l.queue = append(l.queue, due{id, time.Now().Add(retryAfter)})
 	l.endFlushLocked()
@@ -201,6 +203,7 @@ func (l *Log) makeCheckpoints(ctx context.Context) error {
 			if l.unwrittenLocked() > 0 {
 				return ErrBehind
 			}
+			l.journal.Refuse() // what is appended from now on would be in no file
 			return nil
 		}
 		changed, due = l.changed, nil
@@ -253,5 +256,10 @@ func (l *Log) checkpoint(ctx context.Context) error {
 		return err
 	}
 	l.journal.Checkpoint(upTo)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if upTo < l.last {
+		notify.Wake(l.changed) // for the rest
+	}
 	return nil
 }

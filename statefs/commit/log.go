@@ -85,9 +85,9 @@ type Log struct {
 	// touched are the operations whose files were written since the last checkpoint.
 	touched map[string]bool
 	flush   flush
-	lack    error         // why a record file could not be written
-	err     error         // why nothing can be committed any more; the first reason
-	onTime  chan struct{} // closed when record files are no longer late; nil if no call waits
+	lacks   map[string]error // why a record file could not be written, by operation
+	err     error            // why nothing can be committed any more; the first reason
+	onTime  chan struct{}    // closed when record files are no longer late; nil if no call waits
 }
 
 // state is what is known of an operation that has something which is not durable, not seen or not written yet.
@@ -136,7 +136,7 @@ func Open(r *journal.Reader, after uint64, o Options) (*Log, error) {
 	}
 	l := &Log{
 		o: o, due: make(chan struct{}, 1), changed: make(chan struct{}, 1), full: make(chan struct{}, 1),
-		states: make(map[string]*state), touched: make(map[string]bool),
+		states: make(map[string]*state), touched: make(map[string]bool), lacks: make(map[string]error),
 	}
 	l.life, l.end = context.WithCancel(context.Background())
 	l.wrote = sync.NewCond(&l.mu)
@@ -195,8 +195,7 @@ func (l *Log) noteLocked(c Change, number uint64, line []byte, commit *journal.C
 	}
 	s.number, s.commit = number, commit
 	if c.Record == nil {
-		s.record, s.unseen = nil, 0
-		l.setBehindLocked(s, 0)
+		l.forgetLocked(c.ID, s)
 		return
 	}
 	s.record, s.isNew = slices.Concat(line, []byte{'\n'}), s.isNew || c.IsNew
@@ -215,6 +214,34 @@ func (l *Log) noteLocked(c Change, number uint64, line []byte, commit *journal.C
 		s.queued = true
 		l.queue = append(l.queue, due{c.ID, time.Now().Add(l.o.Delay)})
 	}
+}
+
+// forgetLocked gives up what the file and the marker of a deleted operation lack.
+func (l *Log) forgetLocked(id string, s *state) {
+	s.record, s.unseen = nil, 0
+	l.setBehindLocked(s, 0)
+	delete(l.lacks, id)
+}
+
+// Forget commits a line that says that operations were deleted, those for which is returns true, and waits until it is
+// durable. Afterwards no file of them is written.
+func (l *Log) Forget(line []byte, is func(id string) bool) error {
+	l.mu.Lock()
+	commit := l.journal.Append(line)
+	l.last = l.journal.Next() - 1
+	var forgotten []string
+	for id, s := range l.states {
+		if is(id) {
+			l.forgetLocked(id, s)
+			forgotten = append(forgotten, id)
+		}
+	}
+	l.mu.Unlock()
+	<-commit.Done()
+	for _, id := range forgotten {
+		l.AwaitWriter(id)
+	}
+	return commit.Err()
 }
 
 // committed is called after each frame.
@@ -311,7 +338,7 @@ func (l *Log) Room(size int64) error {
 	}
 	for {
 		l.mu.Lock()
-		lack, err := l.lack, l.err
+		lack, err := anyOf(l.lacks), l.err
 		late := len(l.queue) > 0 && time.Since(l.queue[0].at) > maxLate
 		if late && l.onTime == nil {
 			l.onTime = make(chan struct{})
@@ -343,7 +370,15 @@ type Status struct {
 func (l *Log) Status() Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return Status{l.journal.Status(), len(l.states), l.lack}
+	return Status{l.journal.Status(), len(l.states), anyOf(l.lacks)}
+}
+
+// anyOf returns why a record file could not be written, nil if all could.
+func anyOf(lacks map[string]error) error {
+	for _, why := range lacks {
+		return why
+	}
+	return nil
 }
 
 // ErrBehind is the error of Run if the files do not have everything that the journal has.

@@ -15,6 +15,20 @@ import (
 	"github.com/jobdir/jobdir/statefs/journal"
 )
 
+// until waits until a condition holds.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.After(2 * time.Minute); !holds(); {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
 // bench is a Log whose record files are in memory.
 type bench struct {
 	*Log
@@ -317,4 +331,110 @@ func TestManyChangesAtOnce(t *testing.T) {
 	if _, left := read(t, b.dir); len(left) != 0 {
 		t.Errorf("%d lines are behind the last checkpoint", len(left))
 	}
+}
+
+// A change that is appended while the Log ends is refused, or it is in a file.
+func TestNothingIsCommittedBehindTheEnd(t *testing.T) {
+	t.Parallel()
+	for range 30 {
+		b := start(t, Options{})
+		b.Append(change("a", "new"))
+		must(t, b.Wait("a"))
+		committed := make(chan []string, 1)
+		begun := make(chan struct{})
+		go func() {
+			var ids []string
+			for i := 0; ; i++ {
+				id := "s" + strconv.Itoa(i)
+				if b.Append(change(id, "new")); b.Wait(id) != nil {
+					break
+				}
+				if ids = append(ids, id); i == 3 {
+					close(begun)
+				}
+			}
+			committed <- ids
+		}()
+		<-begun
+		b.stop()
+		err := <-b.done
+		ids := <-committed
+		if errors.Is(err, ErrBehind) {
+			continue // the next start reads the journal
+		}
+		must(t, err)
+		for _, id := range ids {
+			if b.files[id] == "" {
+				t.Fatalf("%s is committed and in no file, and Run returned nil", id)
+			}
+		}
+	}
+}
+
+// A journal that is full while a checkpoint takes long grows instead of waiting for the next checkpoint, which waits
+// for lines that are not written yet.
+func TestAFullJournalDoesNotWaitForItself(t *testing.T) {
+	t.Parallel()
+	b := start(t, Options{Interval: time.Millisecond, Journal: journal.Options{MaxSegments: 4}})
+	b.hold = make(chan struct{})
+	b.Append(change("first", "new"))
+	b.await("the file", func() bool { return b.files["first"] != "" })
+	long := strings.Repeat("y", 4000)
+	for i := range 100 { // more than 4 segments of 64 KiB
+		b.Append(change("op"+strconv.Itoa(i), long))
+	}
+	until(t, "the journal is full", func() bool { return b.Status().Full >= 3 })
+	close(b.hold)
+	must(t, b.Wait("op99"))
+	b.stop()
+	must(t, <-b.done)
+}
+
+// Submits are not refused any more once the operation is deleted whose file could not be written.
+func TestADeletedOperationLacksNothing(t *testing.T) {
+	t.Parallel()
+	b := start(t, Options{Delay: time.Millisecond})
+	b.setFull(syscall.ENOSPC)
+	b.Append(change("a", "new"))
+	until(t, "its file cannot be written", func() bool { return b.Status().Unwritten != nil })
+	b.Append(Change{ID: "a"})
+	must(t, b.Wait("a"))
+	if err := b.Room(1); err != nil {
+		t.Errorf("room: %v", err)
+	}
+}
+
+// After Forget no file of the operations is written, whatever was appended before.
+func TestForgottenOperationsAreNotWritten(t *testing.T) {
+	t.Parallel()
+	b := start(t, Options{Delay: time.Hour})
+	b.Append(change("a1", "new"), change("a2", "new"), change("b1", "new"))
+	must(t, b.Forget([]byte(`{"deleted_day":"a"}`), func(id string) bool { return id[0] == 'a' }))
+	if _, behind := b.Read("a1"); behind {
+		t.Error("a1 is still read")
+	}
+	b.stop()
+	must(t, <-b.done)
+	if len(b.files) != 1 || b.files["b1"] == "" {
+		t.Errorf("the files are %q", b.files)
+	}
+}
+
+// A checkpoint never names a line that is not in the journal: a later use gives that number to another line.
+func TestCheckpointsNameLinesOfTheJournal(t *testing.T) {
+	t.Parallel()
+	b := start(t, Options{Delay: time.Hour, Interval: time.Hour, Journal: journal.Options{MaxSegments: 1}})
+	must(t, b.Note([]byte(`{"x":"`+strings.Repeat("z", 60000)+`"}`)))
+	var gone []Change
+	for i := range 50 {
+		gone = append(gone, Change{ID: "a deleted operation with a long name, number " + strconv.Itoa(i)})
+	}
+	b.Append(gone...) // it waits for a segment
+	must(t, b.checkpoint(t.Context()))
+	r, _ := read(t, b.dir)
+	if end := r.End(); end.Checkpoint > end.Entry {
+		t.Errorf("the journal ends with line %d, and the checkpoint is %d", end.Entry, end.Checkpoint)
+	}
+	b.stop()
+	must(t, <-b.done)
 }

@@ -322,6 +322,14 @@ func (j *Journal) fail(err error) {
 	j.announceLocked()
 }
 
+// Refuse makes all that is appended from now on fail.
+func (j *Journal) Refuse() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.err = cmp.Or(j.err, ErrClosed)
+	j.announceLocked()
+}
+
 // announceLocked wakes the calls that wait for room or for a segment.
 func (j *Journal) announceLocked() {
 	close(j.changed)

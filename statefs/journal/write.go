@@ -87,7 +87,8 @@ func (j *Journal) fits(size int64) bool {
 func (j *Journal) writeFrame(ctx context.Context, buf []byte, h frameHeader, durable bool) error {
 	j.mu.Lock()
 	number, at := j.current.number, j.current.at
-	h.viewed, h.checkpoint = j.viewed, j.checkpoint
+	last := h.first + uint64(h.count) - 1
+	h.viewed, h.checkpoint = min(j.viewed, last), min(j.checkpoint, last)
 	j.mu.Unlock()
 	seal(buf, number, h)
 	if err := j.writeAt(ctx, buf, at, durable); err != nil {
@@ -141,7 +142,7 @@ func (j *Journal) retryWhileExhausted(ctx context.Context, try func() error) err
 // segment to write it to; the header of that frame has it.
 func (j *Journal) writeCheckpoint(ctx context.Context) error {
 	j.mu.Lock()
-	due, h := j.checkpoint > j.released, frameHeader{number: j.frame + 1, first: j.unwritten}
+	due, h := min(j.checkpoint, j.unwritten-1) > j.released, frameHeader{number: j.frame + 1, first: j.unwritten}
 	j.mu.Unlock()
 	if !due || j.file == nil {
 		return nil
@@ -232,8 +233,9 @@ func (j *Journal) closeFile() error {
 // After the end of ctx it still waits for a segment that can be made, also beyond MaxSegments.
 func (j *Journal) takeSpare(ctx context.Context, size int64) (segment, error) {
 	ended, ending := ctx.Done(), false
+	late, beyond := time.After(retryAfter), false
 	for {
-		s, changed, lack := j.findSpare(size, ending)
+		s, changed, lack := j.findSpare(size, ending || beyond)
 		switch {
 		case s.number != 0:
 			return s, nil
@@ -246,6 +248,8 @@ func (j *Journal) takeSpare(ctx context.Context, size int64) (segment, error) {
 			if err := j.writeCheckpoint(ctx); err != nil {
 				return segment{}, err
 			}
+		case <-late:
+			beyond = true
 		case <-ended:
 			ended, ending = nil, true
 		}
