@@ -22,8 +22,8 @@ type Options struct {
 	Durable bool
 	// SegmentSize is the size of a new segment in bytes. The default is 16 MiB.
 	SegmentSize int64
-	// MaxSegments is how many segments exist at most. The default is 8. A frame that is larger than a segment, and what is
-	// left when Run ends, get further ones.
+	// MaxSegments is how many segments exist at most. The default is 8. A frame that is larger than a segment, what has
+	// waited a second for a checkpoint, and what is left when Run ends get further ones.
 	MaxSegments int
 	// Reserve is how many free bytes Room leaves to appends that do not ask it. The default is 1 MiB.
 	Reserve int64

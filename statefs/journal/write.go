@@ -230,7 +230,8 @@ func (j *Journal) closeFile() error {
 }
 
 // takeSpare waits for a spare segment that is large enough. A frame that is larger than a segment gets one of its own.
-// After the end of ctx it still waits for a segment that can be made, also beyond MaxSegments.
+// After a second, and after the end of ctx, it waits for a segment that can be made, also beyond MaxSegments: the next
+// checkpoint may wait for the very frame that needs the segment.
 func (j *Journal) takeSpare(ctx context.Context, size int64) (segment, error) {
 	ended, ending := ctx.Done(), false
 	late, beyond := time.After(retryAfter), false
