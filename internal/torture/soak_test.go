@@ -452,6 +452,11 @@ func (s *soak) conclude(t *testing.T, fragile, endless statefs.ID) {
 		listing, err := tree.List()
 		return err == nil && len(listing.IDs()) == 0
 	})
+	// A later sweep removes the files of the lists.
+	until(t, "no list is left", func() bool {
+		left, err := os.ReadDir(filepath.Join(s.r.dir, "taken"))
+		return err == nil && len(left) == 0
+	})
 	must(t, tree.Close())
 	d.stop(t)
 	must(t, checkRecords(s.r.dir))
