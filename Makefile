@@ -62,9 +62,9 @@ test-example: bin/gotestsum
 	cd $(EXAMPLE) && $(GOTEST) -count=1 ./...
 
 .PHONY: prove
-prove: bin/gotestsum ## the longer form of tests that make test shortens, and tests with a journal; twenty minutes
+prove: bin/gotestsum ## the longer form of tests that make test shortens, and tests with the old order of writes; twenty minutes
 	JOBDIR_TORTURE=prove $(GOTEST) -count=1 $(PROOFS)
-	JOBDIR_COMMIT=journal JOBDIR_JOURNAL_SEGMENT=256KiB $(GOTEST) -count=1 ./internal/torture ./daemon ./control
+	JOBDIR_COMMIT=files $(GOTEST) -count=1 ./internal/torture ./daemon ./control
 	cd bench && JOBDIR_TORTURE=prove $(GOTEST) -count=1 ./...
 	cd $(EXAMPLE) && JOBDIR_TORTURE=prove $(GOTEST) -count=1 -run TestKilledWorkersGoOn .
 

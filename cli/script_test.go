@@ -45,6 +45,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("HOME", env.WorkDir)
 			// A program with the race detector sleeps a second when it ends.
 			env.Setenv("GORACE", "atexit_sleep_ms=0")
+			env.Setenv("JOBDIR_JOURNAL_SEGMENT", "256KiB") // written at each start of a daemon
 			env.Setenv("JOBDIR_STORAGE", filepath.Join(env.WorkDir, "storage"))
 			env.Setenv("JOBDIR_JOBS", filepath.Join(env.WorkDir, "jobs"))
 			env.Setenv("JOBDIR_LISTEN", "127.0.0.1:0")

@@ -23,15 +23,15 @@ const journalDir = "journal"
 type CommitMethod string
 
 const (
-	// CommitFiles writes and syncs the files of each operation. It is the default.
-	CommitFiles CommitMethod = "files"
-	// CommitJournal writes each change to the journal, and the files of the operation behind it.
+	// CommitJournal writes each change to the journal, and the files of the operation behind it. It is the default.
 	CommitJournal CommitMethod = "journal"
+	// CommitFiles writes and syncs the files of each operation. It stays for one release.
+	CommitFiles CommitMethod = "files"
 )
 
 // CommitOptions are the options of an owner about its changes. A process that only reads needs none.
 type CommitOptions struct {
-	// Method is CommitFiles when empty. It has an effect on Journal.Use only.
+	// Method is CommitJournal when empty. It has an effect on Journal.Use only.
 	Method CommitMethod
 	// SegmentSize is the size of a file of the journal in bytes; 0 means 16 MiB, and the least is 128 KiB.
 	SegmentSize int64
@@ -44,10 +44,10 @@ type CommitOptions struct {
 
 func (c CommitOptions) check() error {
 	switch c.Method {
-	case "", CommitFiles, CommitJournal:
+	case "", CommitJournal, CommitFiles:
 		return nil
 	}
-	return fmt.Errorf("commit %q is not known: use %q or %q", c.Method, CommitFiles, CommitJournal)
+	return fmt.Errorf("commit %q is not known: use %q or %q", c.Method, CommitJournal, CommitFiles)
 }
 
 // commits is what the parts of a storage know of its journal. The zero value of log means that changes are committed by

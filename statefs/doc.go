@@ -53,9 +53,9 @@
 // crash can end each of these sequences after any step, and Interpret decides how to continue.
 // internal/torture starts a daemon on what each possible crash leaves.
 //
-// This is the order with CommitFiles. With CommitJournal a change is a line of the journal first (package commit), and
-// the record file follows; the marker is moved once the line is durable, and nothing is answered before. A start brings
-// the files up to the journal (OwnerJournal) before it interprets them.
+// By default (CommitJournal) a change is a line of the journal first (package commit), and the record file follows; the
+// marker is moved once the line is durable, and nothing is answered before. A start brings the files up to the journal
+// (OwnerJournal) before it interprets them. With CommitFiles the files are written and synced in this order.
 //
 //	submit (Tree.Publish)
 //	  number              a block is on disk before its first number is used: a power cut repeats no number

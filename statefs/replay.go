@@ -84,7 +84,7 @@ func (j *OwnerJournal) use(ctx context.Context, begun chan<- struct{}) (began bo
 }
 
 // Wanted reports whether the options say that the journal is used.
-func (j *OwnerJournal) Wanted() bool { return j.owner.options.Commit.Method == CommitJournal }
+func (j *OwnerJournal) Wanted() bool { return j.owner.options.Commit.Method != CommitFiles }
 
 // InUse reports whether changes are committed by the journal now.
 func (j *OwnerJournal) InUse() bool { return j.owner.commits.log.Load() != nil }
@@ -306,8 +306,15 @@ func (j *OwnerJournal) syncFiles(ids []string) error {
 		days[id.Day()] = true
 		list = append(list, id)
 	}
-	err := ForEachParallel(list, files.MaxSyncs, func(id ID) error { return syncRecord(o, id) })
-	return errors.Join(err, o.syncOperations(days))
+	err := errors.Join(
+		ForEachParallel(list, files.MaxSyncs, func(id ID) error { return syncRecord(o, id) }),
+		o.syncOperations(days))
+	if _, failed := errors.AsType[*files.SyncError](err); !failed && machine.OutOfFiles(err) {
+		if done, err := files.SyncFileSystem(o.folder); done || err != nil { // it needs no descriptor
+			return err
+		}
+	}
+	return err
 }
 
 // JournalLostError reports that a storage lacks its journal, or a part of it, and that it was not stopped in order.

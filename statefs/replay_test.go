@@ -229,7 +229,7 @@ func TestReplayedJournalDoesNotCountAgain(t *testing.T) {
 	check(t, os.CopyFS(killed, os.DirFS(dir)))
 	end()
 	onFiles := func(do func(owner *Owner)) {
-		tree, err := Open(killed, Options{Durability: Process})
+		tree, err := Open(killed, Options{Durability: Process, Commit: CommitOptions{Method: CommitFiles}})
 		check(t, err)
 		o, err := Own(tree)
 		check(t, err)

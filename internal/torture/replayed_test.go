@@ -15,7 +15,7 @@ import (
 
 // journaled reports whether the daemons of these tests commit by the journal: then record files follow their changes,
 // and after a crash the next start writes what the files lack.
-func journaled() bool { return os.Getenv("JOBDIR_COMMIT") == string(statefs.CommitJournal) }
+func journaled() bool { return os.Getenv("JOBDIR_COMMIT") != string(statefs.CommitFiles) }
 
 // left is the last line of each operation that a crash has left in the journal. It is read without package statefs.
 func left(dir string) (map[statefs.ID][]byte, error) {
