@@ -350,10 +350,14 @@ func (j *OwnerJournal) replay() error {
 	if _, damaged := errors.AsType[*journal.DamageError](err); damaged && !cut && j.owner.options.Commit.Repair != nil {
 		return errors.Join(reader.Close(), j.repair(info))
 	}
-	switch {
+	first := end.Entry
+	if len(lines) > 0 {
+		first = lines[0].number
+	}
+	switch lost := lostPart(j.path(), info, first, end); {
 	case err != nil && !cut:
-	case lostPart(j.path(), info, end) != nil && (!cut || end.Entry >= info.LSN):
-		err = lostPart(j.path(), info, end)
+	case lost != nil && (!cut || end.Entry >= info.LSN):
+		err = lost
 	default:
 		err = j.apply(lines, end)
 	}
@@ -732,18 +736,22 @@ func ReadJournal(dir string, do func(number uint64, line []byte) error) (sum Jou
 		return sum, err
 	}
 	if err == nil && sum.InUse {
-		err = lostPart(folder, info, found.End)
+		err = lostPart(folder, info, found.First, found.End)
 	}
 	return sum, err
 }
 
-// lostPart returns a *JournalLostError if a journal in use has not what storage.json says.
-func lostPart(folder string, info storageInfo, end journal.End) error {
+// lostPart returns a *JournalLostError if a journal in use, which begins with line first, has not what storage.json
+// says, or lacks lines behind its last checkpoint.
+func lostPart(folder string, info storageInfo, first uint64, end journal.End) error {
 	switch {
 	case end.Entry < info.LSN:
 		return &JournalLostError{folder, fmt.Sprintf("ends with change %d, before %d", end.Entry, info.LSN)}
 	case end.Entry > 0 && info.Mark != "" && end.Header.Storage != info.Mark:
 		return &JournalLostError{folder, "belongs to another storage"}
+	case first > max(end.Checkpoint+1, info.LSN):
+		return &JournalLostError{folder, fmt.Sprintf("begins with change %d, and the files may lack those after %d", first,
+			end.Checkpoint)}
 	}
 	return nil
 }

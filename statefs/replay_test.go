@@ -7,10 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/jobdir/jobdir/statefs/commit"
+	"github.com/jobdir/jobdir/statefs/journal"
 )
 
 // history is the lines of one operation: its first state, and a transition for each further line.
@@ -217,6 +219,50 @@ func TestCopyKeepsWhatEarlierUsesOfTheJournalLack(t *testing.T) {
 			t.Error("the marker is not paused any more")
 		}
 	})
+}
+
+// A journal without its oldest segment is not taken for whole while the files may lack what was in it.
+func TestLostFirstSegment(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		first, checkpoint, opened uint64
+		lost                      bool
+	}{
+		{first: 1, opened: 1},
+		{first: 1, checkpoint: 7, opened: 1},
+		{first: 5, checkpoint: 4, opened: 1},
+		{first: 6, checkpoint: 4, opened: 1, lost: true},
+		{first: 5, checkpoint: 4, opened: 9},
+		{first: 9, checkpoint: 4, opened: 9},
+		{first: 10, checkpoint: 4, opened: 9, lost: true},
+	} {
+		err := lostPart("journal", storageInfo{LSN: c.opened}, c.first, journal.End{Entry: 20, Checkpoint: c.checkpoint})
+		if lost := err != nil; lost != c.lost {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+
+	dir, killed := filepath.Join(t.TempDir(), "storage"), filepath.Join(t.TempDir(), "killed")
+	owner, end := useJournal(t, dir)
+	var list []*Record
+	for range 300 { // one frame, which is larger than the rest of the first segment
+		rec, err := owner.Draft(Submission{Group: "g", Job: "j"})
+		check(t, err)
+		list = append(list, rec)
+	}
+	check(t, owner.Publish(list...))
+	check(t, os.CopyFS(killed, os.DirFS(dir)))
+	end()
+	check(t, os.Remove(filepath.Join(killed, journalDir, "000000000001.journal")))
+	for range 2 { // a start that is refused changes nothing
+		tree, err := Open(killed, Options{Durability: Process})
+		check(t, err)
+		_, err = Own(tree)
+		if _, lost := errors.AsType[*JournalLostError](err); !lost || !strings.Contains(err.Error(), " begins with change ") {
+			t.Fatalf("the start says %v", err)
+		}
+		check(t, tree.Close())
+	}
 }
 
 // A journal whose lines a start has brought to the files does not count again when storage.json is lost, unless it is
