@@ -475,8 +475,12 @@ func (j *OwnerJournal) apply(lines []journalLine, end journal.End) error {
 			j.owner.live.remove(id)
 		}
 	}
+	misnamed, err := j.misnamedMarkers()
+	if err != nil {
+		return err
+	}
 	var mu sync.Mutex // guards j.unwritten
-	err := ForEachParallel(list, 2*runtime.GOMAXPROCS(0), func(r *replayed) error {
+	err = ForEachParallel(list, 2*runtime.GOMAXPROCS(0), func(r *replayed) error {
 		isNewer, err := j.restoreRecord(r)
 		if isNewer {
 			return nil // the journal is an older copy than the record
@@ -484,7 +488,7 @@ func (j *OwnerJournal) apply(lines []journalLine, end journal.End) error {
 		if err != nil && !files.DiskFull(err) {
 			return err
 		}
-		if failed := j.restoreMarker(r, copied); failed != nil || err == nil {
+		if failed := j.restoreMarker(r, copied, misnamed[r.last.ID]); failed != nil || err == nil {
 			return failed
 		}
 		mu.Lock()
@@ -557,8 +561,25 @@ func (j *OwnerJournal) restoreRecord(r *replayed) (isNewer bool, err error) {
 	return false, j.owner.files.ReplaceUnsynced(dayFile(id, ".json"), append(slices.Clip(r.last.text), '\n'))
 }
 
-// restoreMarker brings the marker of an operation up to its last line.
-func (j *OwnerJournal) restoreMarker(r *replayed, copied bool) error {
+// misnamedMarkers returns the files in jobs/ that have an ID and an unknown ending: a person may have renamed a marker,
+// and the daemon died before it put that back.
+func (j *OwnerJournal) misnamedMarkers() (map[ID]string, error) {
+	entries, err := j.owner.readFolder(jobsDir)
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", jobsDir, err)
+	}
+	found := make(map[ID]string)
+	for _, entry := range entries {
+		if name, ok := ParseName(entry.Name()); ok && name.State == "" && name.Action == "" && entry.Type().IsRegular() {
+			found[name.ID] = entry.Name()
+		}
+	}
+	return found, nil
+}
+
+// restoreMarker brings the marker of an operation up to its last line. A file that may be the marker under another name
+// is "" if there is none.
+func (j *OwnerJournal) restoreMarker(r *replayed, copied bool, misnamed string) error {
 	o, id, state := j.owner, r.last.ID, r.last.marker()
 	sight, err := o.ObserveAll(id)
 	if err != nil {
@@ -577,6 +598,9 @@ func (j *OwnerJournal) restoreMarker(r *replayed, copied bool) error {
 	}
 	switch r.judge(markers, copied) {
 	case commit.Make:
+		if misnamed != "" && o.RestoreName(misnamed, id, state) == nil {
+			return nil
+		}
 		return o.RestoreMarker(id, state, r.last.CreatedAt)
 	case commit.Rename:
 		err := files.RenameFree(o.folder, MarkerName(id, State(markers[0].State)), MarkerName(id, state))

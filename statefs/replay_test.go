@@ -265,6 +265,26 @@ func TestLostFirstSegment(t *testing.T) {
 	}
 }
 
+// A marker that has an unknown name after a crash gets its name back, and is not made a second time.
+func TestReplayPutsAMisnamedMarkerBack(t *testing.T) {
+	t.Parallel()
+	dir, killed := filepath.Join(t.TempDir(), "storage"), filepath.Join(t.TempDir(), "killed")
+	owner, end := useJournal(t, dir)
+	rec := submit(t, owner.Tree)
+	check(t, os.CopyFS(killed, os.DirFS(dir)))
+	end()
+	misnamed := filepath.Join(killed, jobsDir, rec.ID.text+".quewed")
+	check(t, os.Rename(filepath.Join(killed, jobsDir, MarkerName(rec.ID, Queued)), misnamed))
+	tree, err := Open(killed, Options{Durability: Process})
+	check(t, err)
+	o, err := Own(tree)
+	check(t, err)
+	if _, err := os.Lstat(misnamed); !errors.Is(err, fs.ErrNotExist) || !o.HasMarker(rec.ID, Queued) {
+		t.Errorf("the marker is not put back: %v", err)
+	}
+	check(t, errors.Join(o.Release(), tree.Close()))
+}
+
 // A journal whose lines a start has brought to the files does not count again when storage.json is lost, unless it is
 // in use: an operation that was deleted since would come back.
 func TestReplayedJournalDoesNotCountAgain(t *testing.T) {

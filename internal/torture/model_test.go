@@ -141,6 +141,14 @@ func (m *model) must(err error) {
 func (m *model) fail(err error) {
 	m.t.Helper()
 	var said strings.Builder
+	names, _ := os.ReadDir(filepath.Join(m.r.dir, "jobs")) // only to help
+	lines, _ := left(m.r.dir)
+	for _, entry := range names {
+		fmt.Fprintf(&said, "jobs/%s\n", entry.Name())
+	}
+	for id := range m.ops {
+		fmt.Fprintf(&said, "journal: %s\n", lines[id])
+	}
 	for _, d := range m.daemons {
 		fmt.Fprintf(&said, "daemon %d:\n%s", d.cmd.Process.Pid, d.stderr)
 	}
