@@ -43,6 +43,10 @@ func (rv *recovery) recover(ctx context.Context) error {
 	if err := rv.recoverCutOff(ctx); err != nil {
 		return err
 	}
+	if err := rv.owner.Records.BeginStart(); err != nil {
+		rv.logger.Warn("the copies of records cannot be read: each record is read from its file", "error", err)
+	}
+	defer rv.owner.Records.EndStart()
 	listing, err := rv.owner.List()
 	if err != nil {
 		return err

@@ -118,7 +118,7 @@ func (sw *sweeper) sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, e
 	sw.ends.Deliveries.ScanSoon()
 	err = errors.Join(err, keysErr, markErr, foldersErr)
 	if sw.history.Sync(ctx) == nil { // the index must have what the list drops; the history reports the error
-		err = errors.Join(err, sw.owner.Live.Trim())
+		err = errors.Join(err, sw.owner.Live.Trim(), sw.owner.Records.Trim())
 	}
 	return findings, err
 }

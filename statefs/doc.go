@@ -20,6 +20,7 @@
 //	├── tmp/                        temporary files, never watched, emptied at start
 //	├── journal/                    changes that the files may lack, see package journal; if commit is journal
 //	├── live.list                   cached list of live IDs
+//	├── records.list                copies of the records of operations that wait
 //	├── storage.json                layout version and the next free operation number
 //	└── jobdir.lock                 held for life by the one daemon
 //

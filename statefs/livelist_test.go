@@ -1,10 +1,12 @@
 package statefs
 
 import (
+	"bytes"
 	"errors"
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -150,4 +152,76 @@ func TestLiveListIsTrimmed(t *testing.T) {
 	wantLive(t, o, stays.ID, later.ID)
 	check(t, o.Live.Trim()) // short enough: nothing happens
 	wantLive(t, o, stays.ID, later.ID)
+}
+
+// TestRecordListIsTrimmed: the list keeps one row of each live operation and nothing of an ended one.
+func TestRecordListIsTrimmed(t *testing.T) {
+	t.Parallel()
+	o := own(t)
+	stays, ends := submit(t, o.Tree), submit(t, o.Tree)
+	file := filepath.Join(o.Dir(), recordsFile)
+	note := func(rec *Record) {
+		data, err := o.readRecordFile(rec.ID)
+		check(t, err)
+		o.Records.noteWritten(rec.ID, data)
+	}
+	size := func() int64 {
+		info, err := os.Stat(file)
+		check(t, err)
+		return info.Size()
+	}
+	for o.Records.lines < 10 || len(o.Records.pending) > 0 || size() < listLimit {
+		note(stays)
+		note(ends)
+	}
+	check(t, ends.Apply(Queued, CauseCancel, testTime))
+	check(t, finish(o, ends, Queued))
+	check(t, o.Records.Trim())
+	if size() > 4096 || o.Records.lines != 1 {
+		t.Errorf("the list has %d bytes and %d lines, want one", size(), o.Records.lines)
+	}
+	note(stays)
+	check(t, o.Records.close())
+	check(t, o.Records.BeginStart())
+	defer o.Records.EndStart()
+	rows := o.Records.rows.Load()
+	v, ok := o.Records.versionOf(stays.ID)
+	if record := rows.find(stays.ID, v); !ok || record == nil || len(rows.last) != 1 {
+		t.Errorf("the list has rows of %d operations, and %q of the live one", len(rows.last), record)
+	}
+	v.changed = v.changed.Add(1)
+	if record := rows.find(stays.ID, v); record != nil {
+		t.Errorf("a row counts for a file with another time of change: %s", record)
+	}
+}
+
+// TestRecordListThatIsDamaged: whatever the list holds, a start has the records of the files.
+func TestRecordListThatIsDamaged(t *testing.T) {
+	t.Parallel()
+	o := own(t)
+	rec := submit(t, o.Tree)
+	data, err := o.readRecordFile(rec.ID)
+	check(t, err)
+	o.Records.noteWritten(rec.ID, data)
+	check(t, o.Records.close())
+	row, err := os.ReadFile(filepath.Join(o.Dir(), recordsFile))
+	check(t, err)
+	v, _ := o.Records.versionOf(rec.ID)
+	for at := 0; at < len(row); at += 5 {
+		damaged := slices.Clone(row)
+		damaged[at] ^= 1
+		for what, text := range map[string][]byte{
+			"a bit": damaged, "zeros": slices.Concat(row[:at], make([]byte, 5000)), "the end": row[:at],
+			"two rows in one": slices.Concat(row[:at], row[at/2:]), "an endless line": bytes.Repeat(row[:at], 100),
+		} {
+			check(t, os.WriteFile(filepath.Join(o.Dir(), recordsFile), text, 0o600))
+			check(t, o.Records.BeginStart())
+			found := o.Records.rows.Load().find(rec.ID, v)
+			got, err := o.ReadPublished(rec.ID)
+			o.Records.EndStart()
+			if err != nil || got.ID != rec.ID || found != nil && !bytes.Equal(append(found, '\n'), data) {
+				t.Fatalf("%s at %d: %v, and the list has %q", what, at, err, found)
+			}
+		}
+	}
 }

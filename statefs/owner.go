@@ -28,6 +28,7 @@ type Owner struct {
 	Outbox    *OwnerOutbox
 	Inbox     *Inbox
 	Live      *LiveList
+	Records   *RecordList
 	Numbers   *Numbers
 	Journal   *OwnerJournal
 
@@ -49,6 +50,9 @@ func Own(t *Tree) (*Owner, error) {
 		Inbox:  &Inbox{storage: t.storage}, Live: t.live, Numbers: t.numbers,
 	}
 	o.Batches, o.Journal = &Batches{o}, &OwnerJournal{owner: o}
+	o.Records = &RecordList{
+		cachedList: cachedList{storage: t.storage, name: recordsFile, owned: true}, operations: t.operations, live: t.live,
+	}
 	t.corrupt.owned.Store(true)
 	if err := errors.Join(t.corrupt.clearReservedNames(), t.corrupt.clearFolders()); err != nil {
 		return nil, errors.Join(err, o.Release())
@@ -83,7 +87,7 @@ func (o *Owner) Release() error {
 	o.corrupt.owned.Store(false)
 	o.handover.reset(false)
 	o.commits.log.Store(nil) // also if it has failed
-	closed := []error{o.Outbox.list.close()}
+	closed := []error{o.Outbox.list.close(), o.Records.close()}
 	for _, folder := range []*files.Folder{o.Requests.folder, o.Outbox.sync} {
 		if folder != nil {
 			closed = append(closed, folder.Close())
@@ -405,7 +409,7 @@ func (c *corruptFolder) clearReservedNames() error {
 		switch {
 		case name == socketFile && !entry.IsDir(): // an old socket, or a file that the new one replaces
 			continue
-		case name == socketFile, name == storageFile, name == liveFile, name == outboxFile,
+		case name == socketFile, name == storageFile, name == liveFile, name == outboxFile, name == recordsFile,
 			strings.HasPrefix(name, "history.db"):
 		case strings.HasPrefix(name, "keeper-") && (strings.HasSuffix(name, ".lock") || strings.HasSuffix(name, ".log")):
 		default:
@@ -538,5 +542,5 @@ func (o *Owner) ReadPublished(id ID) (*Record, error) {
 	if rec := o.handover.take(id); rec != nil {
 		return rec, nil
 	}
-	return o.ReadRecord(id)
+	return o.Records.read(id)
 }

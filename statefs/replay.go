@@ -255,11 +255,15 @@ func (j *OwnerJournal) writeRecord(text string, record []byte, isNew bool) error
 	}
 	name := dayFile(id, ".json")
 	if isNew {
-		if err = o.files.Create(name, record, false); err == nil || !errors.Is(err, fs.ErrExist) {
-			return err
-		}
+		err = o.files.Create(name, record, false)
 	}
-	return o.files.ReplaceUnsynced(name, record)
+	if !isNew || errors.Is(err, fs.ErrExist) {
+		err = o.files.ReplaceUnsynced(name, record)
+	}
+	if err == nil {
+		o.Records.noteWritten(id, record)
+	}
+	return err
 }
 
 // makeLateMarker makes the marker of an operation of a list that could not be made when the list was accepted.

@@ -239,7 +239,7 @@ func follow(ctx context.Context, mirror *journal.Mirror) (stop func() error) {
 // in a place of its own.
 func isLeftOut(name string) bool {
 	switch name {
-	case "tmp", journalDir, storageFile, "jobdir.lock", "live.list":
+	case "tmp", journalDir, storageFile, "jobdir.lock", "live.list", "records.list":
 		return true
 	case "outbox.list": // with it a start takes a delivery that was made in the meantime for an entry removed by a person
 		return true
