@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/api"
+	"github.com/jobdir/jobdir/statefs/machine"
 )
 
 const (
@@ -369,7 +369,7 @@ func (s *lists) countStates() (map[statefs.State]int, error) {
 	}
 	live.Rows = slices.DeleteFunc(live.Rows, func(row history.Packed) bool {
 		shown, err := row.Unpack()
-		return err == nil && live.foreign[shown.ID] && shown.ID.PID() != os.Getpid()
+		return err == nil && live.foreign[shown.ID] && shown.ID.PID() != machine.PID
 	})
 	return s.history.CountStates(live.LiveView)
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io/fs"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +15,7 @@ import (
 	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/machine"
 	"github.com/jobdir/jobdir/statefs/notify"
 )
 
@@ -82,7 +82,7 @@ func (s *liveTable) list() ([]liveOperation, error) {
 
 // isForeign reports whether an operation with a marker is foreign: it has no record, and its process ID is not ours.
 func (s *liveTable) isForeign(id statefs.ID) (bool, error) {
-	if _, ours := s.ownRecords.Load(id); ours || id.PID() == os.Getpid() {
+	if _, ours := s.ownRecords.Load(id); ours || id.PID() == machine.PID {
 		return false, nil
 	}
 	switch _, err := s.tree.ReadRecord(id); {
@@ -206,7 +206,7 @@ func (s *liveTable) liveView(q *history.Query) (liveView, error) {
 		if err != nil {
 			return err
 		}
-		if !ours && l.ID.PID() != os.Getpid() {
+		if !ours && l.ID.PID() != machine.PID {
 			foreign[l.ID] = true
 			s.foreignIDs.Store(l.ID, true) // final: a ready daemon has restored the records that a crash lost
 		}

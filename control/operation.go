@@ -15,6 +15,7 @@ import (
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/api"
+	"github.com/jobdir/jobdir/statefs/machine"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
 
@@ -116,7 +117,7 @@ func (s *viewer) addRecord(out *api.Operation, live bool) (err error) {
 		return err
 	}
 	if live && missing {
-		if out.Foreign = out.ID.PID() != os.Getpid() && !s.daemon.Manages(out.ID); !out.Foreign {
+		if out.Foreign = out.ID.PID() != machine.PID && !s.daemon.Manages(out.ID); !out.Foreign {
 			s.daemon.RecordUnreadable(out.ID)
 		}
 		return nil

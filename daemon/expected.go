@@ -3,7 +3,6 @@ package daemon
 import (
 	"cmp"
 	"maps"
-	"os"
 	"slices"
 	"sync"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/jobdir/jobdir/daemon/live"
 	"github.com/jobdir/jobdir/daemon/queue"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/machine"
 )
 
 // expected says which operations wait outside of the queue, although they could start. Reconciles run
@@ -62,7 +62,7 @@ func expectations(recs []*statefs.Record) []*live.Snapshot {
 func (a *admission) noteForeign(keys []watchKey, manages func(statefs.ID) bool) {
 	var found []statefs.ID
 	for _, key := range keys {
-		if key.id.PID() != os.Getpid() && !manages(key.id) {
+		if key.id.PID() != machine.PID && !manages(key.id) {
 			found = append(found, key.id)
 		}
 	}

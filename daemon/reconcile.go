@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -175,7 +174,7 @@ func (rc *reconciler) noteUnmanaged(id statefs.ID, sight statefs.Observation, er
 // over the first of them. It reads them from the list's file. If that file is gone, all operations
 // of the list are already visible.
 func (rc *reconciler) expectBatch(rec *statefs.Record) error {
-	if rec.Batch == nil || rec.ID.PID() == os.Getpid() || rec.Starts > 0 || !rc.isReady() {
+	if rec.Batch == nil || rec.ID.PID() == machine.PID || rec.Starts > 0 || !rc.isReady() {
 		return nil
 	}
 	rc.batchMu.Lock()

@@ -359,14 +359,32 @@ func (h *operations) HasRecord(id ID) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
+// hasAnyRecord reports whether something has the name of the record of an operation, in the open folder of the day if
+// there is one.
+func hasAnyRecord(h *operations, id ID) (exists bool, err error) {
+	folder := h.readDay(id.Day())
+	if folder == nil {
+		_, err := h.root.Lstat(dayFile(id, ".json"))
+		if files.IsMissing(err) {
+			return false, nil
+		}
+		return err == nil, err
+	}
+	err = files.WithDescriptor(folder.file, func(fd int) error {
+		_, exists, _, err = statAt(fd, id.text+".json")
+		return err
+	})
+	return exists, err
+}
+
 // checkNoRecords returns an error that wraps fs.ErrExist if one of the operations has a record.
 func (h *operations) checkNoRecords(recs []*Record) error {
 	for _, rec := range recs {
-		_, err := h.root.Lstat(dayFile(rec.ID, ".json"))
-		if err == nil {
+		exists, err := hasAnyRecord(h, rec.ID)
+		if exists {
 			err = fs.ErrExist
 		}
-		if !files.IsMissing(err) {
+		if err != nil {
 			return fmt.Errorf("operation %s: %w", rec.ID, err)
 		}
 	}

@@ -40,8 +40,9 @@ type Observation struct {
 type jobsFolder struct {
 	*storage
 	jobs     *os.Root
-	folder   *os.File   // jobs/, for calls that take a descriptor
-	listing  sync.Mutex // held while folder is listed
+	folder   *os.File    // jobs/, for calls that take a descriptor
+	opened   fs.FileInfo // of folder
+	listing  sync.Mutex  // held while folder is listed
 	jobsSync *files.Folder
 	ignored  atomic.Uint64
 }
@@ -299,15 +300,11 @@ func (e *JobsFolderReplacedError) Error() string {
 
 func (e *JobsFolderReplacedError) Unwrap() error { return e.Err }
 
-// checkJobsFolder checks with two system calls that jobs/ is still the folder that was opened. The
+// checkJobsFolder checks with one system call that jobs/ is still the folder that was opened. The
 // error is a *JobsFolderReplacedError.
 func (j *jobsFolder) checkJobsFolder() error {
-	held, err := j.folder.Stat()
-	if err != nil {
-		return fmt.Errorf("stat %s: %w", j.JobsDir(), err)
-	}
 	named, err := os.Stat(j.JobsDir())
-	if err != nil || !os.SameFile(held, named) {
+	if err != nil || !os.SameFile(j.opened, named) {
 		return &JobsFolderReplacedError{j.JobsDir(), err}
 	}
 	return nil

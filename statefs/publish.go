@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/jobdir/jobdir/statefs/commit"
 	"github.com/jobdir/jobdir/statefs/files"
+	"github.com/jobdir/jobdir/statefs/machine"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
 
@@ -380,7 +380,7 @@ func (t *Tree) newRecord(s Submission) (*Record, error) {
 		return nil, err
 	}
 	now := t.options.Now()
-	id, err := MakeID(s.Group+"-"+s.Job, now, os.Getpid(), seq)
+	id, err := MakeID(s.Group+"-"+s.Job, now, machine.PID, seq)
 	if err != nil {
 		return nil, err
 	}

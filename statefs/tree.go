@@ -158,6 +158,9 @@ func (t *Tree) open() (err error) {
 	if t.folder, err = os.Open(filepath.Join(t.dir, jobsDir)); err != nil {
 		return err
 	}
+	if t.opened, err = t.folder.Stat(); err != nil {
+		return err
+	}
 	t.Descriptors = machine.NewDescriptors(t.folder)
 	t.jobsSync = files.NewFolder(t.folder, t.durable())
 	t.opsSync, err = files.OpenFolder(filepath.Join(t.dir, operationsDir), t.durable())

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"time"
 
@@ -180,7 +179,7 @@ func (j *jobsFolder) ForeignGone(id ID, file string) (bool, error) {
 	if other := stamp.pidNamespace(); other != "" && other != machine.PIDNamespace() {
 		return false, nil
 	}
-	if id.PID() == os.Getpid() {
+	if id.PID() == machine.PID {
 		return true, nil
 	}
 	started, alive, err := machine.ProcessStart(id.PID())

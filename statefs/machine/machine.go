@@ -9,6 +9,9 @@ import (
 	"sync"
 )
 
+// PID is the ID of this process. [os.Getpid] is a system call each time.
+var PID = os.Getpid()
+
 // Machine identifies a machine and one boot of it. Boot is empty if the system does not provide it.
 type Machine struct {
 	Host string
