@@ -34,7 +34,14 @@ type cachedList struct {
 	f    *os.File
 	// owned means that no other process rewrites the list. Without it, every write checks whether the file was replaced.
 	owned bool
+	// waits reports whether lines may wait for listDelay, so that one write takes many; nil for never. pending are the
+	// lines that wait.
+	waits   func() bool
+	pending []byte
 }
+
+// listDelay is how long a line of a cached list may wait.
+const listDelay = 100 * time.Millisecond
 
 // listLimit is the size in bytes from which a cached list is rewritten without what has ended.
 const listLimit = 1 << 20
@@ -52,6 +59,32 @@ func listLines[N fmt.Stringer](sign byte, names iter.Seq[N]) (lines []byte) {
 func (l *cachedList) write(lines []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.waits != nil && l.waits() {
+		if len(l.pending) == 0 {
+			time.AfterFunc(listDelay, l.flush)
+		}
+		l.pending = append(l.pending, lines...)
+		return
+	}
+	l.flushLocked()
+	l.writeLocked(lines)
+}
+
+// flush writes the lines that wait.
+func (l *cachedList) flush() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.flushLocked()
+}
+
+func (l *cachedList) flushLocked() {
+	if len(l.pending) > 0 {
+		l.writeLocked(l.pending)
+		l.pending = nil
+	}
+}
+
+func (l *cachedList) writeLocked(lines []byte) {
 	if !l.owned {
 		l.reopen()
 	}
@@ -68,6 +101,7 @@ func (l *cachedList) write(lines []byte) {
 // setOwned sets whether this process holds the lock of the storage.
 func (l *cachedList) setOwned(owned bool) {
 	l.mu.Lock()
+	l.flushLocked()
 	l.owned = owned
 	l.mu.Unlock()
 }
@@ -83,6 +117,7 @@ func (l *cachedList) reopen() {
 func (l *cachedList) close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.flushLocked()
 	return l.closeLocked()
 }
 
@@ -132,6 +167,7 @@ func (l *cachedList) rewrite(lines func() ([]byte, error)) error {
 }
 
 func (l *cachedList) rewriteLocked(lines func() ([]byte, error)) error {
+	l.flushLocked()
 	data, err := lines()
 	if err != nil {
 		return err
@@ -156,6 +192,9 @@ func (l *cachedList) trimLocked(lines func() ([]byte, error)) error {
 // ran, without reading the history. A record whose marker was never created is not listed, so no
 // start cancels such an operation. In the worst case a power cut hides a marker that a person
 // removed at the same moment.
+//
+// While the journal is in use, the lines wait for a moment: a start adds each operation that has a line in the journal
+// behind the last checkpoint, and a checkpoint writes the lines before it.
 const liveFile = "live.list"
 
 // LiveList is the cached list of live IDs.
@@ -168,6 +207,11 @@ func (l *LiveList) Add(ids ...ID) { l.write(listLines('+', slices.Values(ids))) 
 
 // IDs returns the IDs of the cached list that did not end.
 func (l *LiveList) IDs() (map[ID]bool, error) {
+	l.flush()
+	return l.readIDs()
+}
+
+func (l *LiveList) readIDs() (map[ID]bool, error) {
 	live := make(map[ID]bool)
 	err := l.scanIDs(func(id ID, begins bool) {
 		if begins {
@@ -195,7 +239,7 @@ func (l *LiveList) Trim() error {
 	defer l.mu.Unlock()
 	l.reopen()
 	return l.trimLocked(func() ([]byte, error) {
-		live, err := l.IDs()
+		live, err := l.readIDs()
 		return listLines('+', maps.Keys(live)), err
 	})
 }
@@ -208,6 +252,7 @@ func (l *LiveList) Set(live map[ID]bool) error {
 // Listed returns every ID in the cached list, including ended ones, and false if there is no
 // list.
 func (l *LiveList) Listed() (ids map[ID]bool, there bool, err error) {
+	l.flush()
 	if _, err := l.root.Lstat(liveFile); errors.Is(err, fs.ErrNotExist) {
 		return nil, false, nil
 	}

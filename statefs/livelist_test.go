@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -223,5 +225,71 @@ func TestRecordListThatIsDamaged(t *testing.T) {
 				t.Fatalf("%s at %d: %v, and the list has %q", what, at, err, found)
 			}
 		}
+	}
+}
+
+// TestLinesOfTheLiveListWait: while they may wait, one write takes many lines, and a checkpoint does not wait for it.
+func TestLinesOfTheLiveListWait(t *testing.T) {
+	t.Parallel()
+	o := own(t)
+	ids := []ID{newID(t, o), newID(t, o), newID(t, o)}
+	written := func() string {
+		t.Helper()
+		data, err := os.ReadFile(filepath.Join(o.dir, liveFile))
+		if !errors.Is(err, os.ErrNotExist) {
+			check(t, err)
+		}
+		return string(data)
+	}
+	o.live.waits = func() bool { return true }
+	synctest.Test(t, func(t *testing.T) {
+		o.live.Add(ids[0])
+		o.live.Add(ids[1])
+		<-time.After(listDelay - 1) // on the clock of the test
+		if got := written(); got != "" {
+			t.Errorf("%q is written at once", got)
+		}
+		<-time.After(time.Nanosecond)
+		synctest.Wait()
+		want := "+" + ids[0].text + "\n+" + ids[1].text + "\n"
+		if got := written(); got != want {
+			t.Errorf("%q is written, want %q", got, want)
+		}
+		o.live.remove(ids[0])
+		check(t, o.Journal.syncFiles(nil))
+		want += "-" + ids[0].text + "\n"
+		if got := written(); got != want {
+			t.Errorf("%q is written at a checkpoint, want %q", got, want)
+		}
+		o.live.Add(ids[2])
+		wantLive(t, o, ids[1], ids[2])
+		o.live.Add(ids[0])
+		check(t, o.live.close())
+		wantLive(t, o, ids...)
+	})
+}
+
+// createdListener calls a function for each new marker.
+type createdListener func(Name)
+
+func (createdListener) Expect(...*Record)   {}
+func (createdListener) Withdraw(...*Record) {}
+func (createdListener) Announce(*Record)    {}
+func (c createdListener) Created(name Name) { c(name) }
+
+// TestLiveListHasEachMarkerThatIsSeen: a checkpoint may cover the line of a submit as soon as its marker is seen. A
+// start takes a marker that is missing for removed only if the list has its operation.
+func TestLiveListHasEachMarkerThatIsSeen(t *testing.T) {
+	t.Parallel()
+	o, end := useJournal(t, t.TempDir())
+	defer end()
+	created := 0
+	o.SetSubmitListener(createdListener(func(name Name) {
+		created++
+		wantLive(t, o, name.ID)
+	}))
+	submit(t, o.Tree)
+	if created != 1 {
+		t.Errorf("%d markers were announced, want 1", created)
 	}
 }

@@ -233,10 +233,12 @@ func (t *Tree) publishByJournal(log *commit.Log, recs []*Record) error {
 		}
 		return nil
 	})
-	if err := t.checkJobsFolder(); err != nil {
-		return err // the daemon of that folder ends, and the next one makes the marker
+	if err := t.checkJobsFolder(); err != nil { // the daemon of that folder ends, and no start misses the marker
+		for _, rec := range recs {
+			t.live.remove(rec.ID)
+		}
+		return err
 	}
-	t.live.Add(idsOf(recs)...) // only from here on does a start treat a missing marker as removed
 	return nil
 }
 
@@ -283,6 +285,9 @@ func (t *Tree) publishMarker(rec *Record) error {
 func (t *Tree) createMarker(rec *Record) error {
 	err := t.files.Create(path.Join(jobsDir, MarkerName(rec.ID, rec.Status)), formatStamp(rec.CreatedAt, nil), false)
 	if err == nil {
+		if t.commits.log.Load() != nil {
+			t.live.Add(rec.ID) // before the line counts as seen: the next checkpoint may cover it
+		}
 		t.commits.seen(rec.ID) // before the daemon begins to move it
 		t.handover.notify(func(l SubmitListener) { l.Created(Name{ID: rec.ID, State: rec.Status}) })
 	}

@@ -288,9 +288,11 @@ func (j *OwnerJournal) makeLateMarker(id ID) error {
 // manySyncs is from how many files on one sync of their file system is used instead of one for each.
 const manySyncs = 64
 
-// syncFiles makes durable what is in jobs/, and the records of some operations.
+// syncFiles makes durable what is in jobs/, and the records of some operations. First it writes the waiting lines of
+// live.list.
 func (j *OwnerJournal) syncFiles(ids []string) error {
 	o := j.owner
+	o.live.flush()
 	if !o.durable() {
 		return nil
 	}

@@ -204,6 +204,7 @@ func (s *storage) badCounter(found string) error {
 // of the newest such file.
 func (n *Numbers) highestSequence() (highest uint64, newest time.Time, err error) {
 	// Ended operations that were pruned are in the list only.
+	n.live.flush()
 	if err := n.live.scanIDs(func(id ID, _ bool) { highest = max(highest, id.Sequence()) }); err != nil &&
 		!errors.Is(err, files.ErrIrregular) {
 		return 0, newest, fmt.Errorf("find the highest operation number: %w", err)

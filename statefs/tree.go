@@ -57,7 +57,7 @@ func Open(dir string, options Options) (*Tree, error) {
 	}
 	s := &storage{dir: abs, options: options}
 	s.commits = &commits{dir: abs, owned: func() bool { return s.corrupt.owned.Load() }, left: s.needsJournal}
-	live := &LiveList{cachedList{storage: s, name: liveFile}}
+	live := &LiveList{cachedList{storage: s, name: liveFile, waits: func() bool { return s.commits.log.Load() != nil }}}
 	t := &Tree{
 		storage: s, Lanes: &LaneFiles{s}, Schedules: &Schedules{s}, Keys: &Keys{storage: s}, Outbox: &Outbox{s},
 		live: live, numbers: &Numbers{storage: s, live: live}, jobsFolder: &jobsFolder{storage: s},
