@@ -12,12 +12,18 @@ import (
 )
 
 // adopt reconciles an ID that the daemon does not manage: a new submission, an operation of an
-// earlier daemon, a foreign operation, or a file without a meaning.
-func (rc *reconciler) adopt(id statefs.ID, sight statefs.Observation) error {
+// earlier daemon, a foreign operation, or a file without a meaning. isNew means that this process has just submitted
+// it.
+func (rc *reconciler) adopt(id statefs.ID, sight statefs.Observation) (isNew bool, err error) {
 	if len(sight.States) == 0 || rc.stopping.Load() {
-		return nil // the sweep handles requests without a live operation
+		return false, nil // the sweep handles requests without a live operation
 	}
-	rec, recordErr := rc.owner.ReadPublished(id)
+	rec, isNew, recordErr := rc.owner.ReadPublished(id)
+	return isNew, rc.adoptAs(id, sight, rec, recordErr)
+}
+
+// adoptAs is adopt for an operation with this record, or for the reason why it cannot be read.
+func (rc *reconciler) adoptAs(id statefs.ID, sight statefs.Observation, rec *statefs.Record, recordErr error) error {
 	// The sweep checks whether the program of a foreign marker is alive. A reconcile does not:
 	// reading 100,000 of them would be too slow.
 	foreign := func() (bool, error) { return false, nil }

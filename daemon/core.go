@@ -280,8 +280,10 @@ func (c *core) openLog(op *operation, shared bool) (*stream.Writer, error) {
 	if op.log != nil {
 		return op.log, nil
 	}
+	active := op.activeState
 	if id := op.id(); !shared {
 		op.log = stream.NewLazyWriter(func() (*os.File, error) {
+			active.hasLog.Store(true)
 			file, err := c.owner.Output.AppendLog(id, "")
 			if err == nil {
 				c.waitFollowers.logCreated(id)
@@ -290,6 +292,7 @@ func (c *core) openLog(op *operation, shared bool) (*stream.Writer, error) {
 		})
 		return op.log, nil
 	}
+	active.hasLog.Store(true)
 	log, err := c.openSharedLog(op.id(), "")
 	op.log = log
 	return log, err

@@ -126,6 +126,9 @@ func (e *ends) recordEnd(op *operation, rec *statefs.Record) error {
 // seal syncs the log and returns its final length. Bytes that a process writes later, because it
 // could not be found and ended, do not count.
 func (e *ends) seal(op *operation) (int64, error) {
+	if op.hasNoLog() {
+		return 0, nil
+	}
 	info, err := os.Stat(e.owner.LogPath(op.id()))
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil // the work never started
@@ -157,7 +160,10 @@ func (e *ends) cleanUp(op *operation, rec *statefs.Record, moved error) error {
 		errs = append(errs, e.drop(op, r))
 	}
 	op.pendingRequests, op.awaiting = nil, nil
-	errs = append(errs, e.dropDoneRequests(op), e.owner.Output.RemoveEmptyLog(op.id(), ""))
+	errs = append(errs, e.dropDoneRequests(op))
+	if !op.hasNoLog() {
+		errs = append(errs, e.owner.Output.RemoveEmptyLog(op.id(), ""))
+	}
 	if moved != nil {
 		e.reconcileQueue.enqueue(op.id())
 	} else {

@@ -51,6 +51,10 @@ type activeState struct {
 	// finishedRun is a run that has ended but whose end is not yet known to be durable.
 	finishedRun *work.Run
 	log         *stream.Writer
+	// isNew means that this process submitted the operation and has not evicted it since; then there is no log unless
+	// hasLog is set, because the daemon or the work has opened one.
+	isNew  bool
+	hasLog atomic.Bool
 	// optionalSteps are the running optional steps by name.
 	optionalSteps map[string]*optionalStep
 	// waitingSteps are the optional steps that wait for lane slots, limits or keys of their own.
@@ -199,6 +203,9 @@ func newActiveState(rec *statefs.Record) *activeState {
 }
 
 func (op *operation) id() statefs.ID { return op.ident }
+
+// hasNoLog reports whether it is certain that nothing was written to the log.
+func (op *operation) hasNoLog() bool { return op.isNew && !op.hasLog.Load() }
 
 // workEnded reports whether no work of the operation is running, also if its end is not recorded
 // yet.

@@ -64,12 +64,14 @@ func (rc *reconciler) reconcileID(id statefs.ID, names statefs.NameSet) {
 			rc.markers.strayFiles.uncounted.Store(true)
 		}
 		if op == nil {
-			err = rc.adopt(id, sight)
+			var isNew bool
+			isNew, err = rc.adopt(id, sight)
 			if op = rc.operation(id); op == nil {
 				rc.noteUnmanaged(id, sight, err)
 				rc.admission.reconciled(id, err)
 				return err
 			}
+			op.isNew = isNew
 			op.noteObservation(sight)
 			if err != nil || !op.hasOnlyMarker(sight) {
 				rc.reconcileQueue.enqueue(id) // the marker has changed since the observation

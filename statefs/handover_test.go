@@ -19,8 +19,11 @@ func TestReadPublishedEqualsReadRecord(t *testing.T) {
 		t.Error("a record is kept that no daemon will ask for")
 	}
 	rec := submit(t, tree)
-	handed, err := owner.ReadPublished(rec.ID)
+	handed, isNew, err := owner.ReadPublished(rec.ID)
 	check(t, err)
+	if !isNew {
+		t.Error("a record that this process has just published is not new")
+	}
 	if handed == rec {
 		t.Error("the record of the submit and that of the daemon are one")
 	}
@@ -35,7 +38,7 @@ func TestReadPublishedEqualsReadRecord(t *testing.T) {
 	}
 	for _, id := range []ID{before.ID, rec.ID} { // the first was never handed over, the second only once
 		check(t, os.Remove(filepath.Join(tree.Dir(), "operations", id.Day(), id.String()+".json")))
-		if _, err := owner.ReadPublished(id); !errors.Is(err, fs.ErrNotExist) {
+		if _, isNew, err := owner.ReadPublished(id); isNew || !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: %v, want what is on the disk", id, err)
 		}
 	}

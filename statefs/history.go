@@ -98,9 +98,11 @@ func (f *DayFiles) add(day, name string, parts map[ID]bool) {
 // Footprint returns the total size of the files of an ended operation, in bytes. It takes sizes
 // from the record where it can: each stat costs as much as a tenth of writing the record.
 func (h *operations) Footprint(rec *Record) int64 {
-	sum := h.sizeOf(rec.ID, ".json")
+	var sum int64
 	if record, behind := h.commits.read(rec.ID); behind {
 		sum = int64(len(record)) // its file is written later
+	} else {
+		sum = h.sizeOf(rec.ID, ".json")
 	}
 	if rec.LogBytes != nil {
 		sum += *rec.LogBytes

@@ -219,7 +219,7 @@ func TestRecordListThatIsDamaged(t *testing.T) {
 			check(t, os.WriteFile(filepath.Join(o.Dir(), recordsFile), text, 0o600))
 			check(t, o.Records.BeginStart())
 			found := o.Records.rows.Load().find(rec.ID, v)
-			got, err := o.ReadPublished(rec.ID)
+			got, _, err := o.ReadPublished(rec.ID)
 			o.Records.EndStart()
 			if err != nil || got.ID != rec.ID || found != nil && !bytes.Equal(append(found, '\n'), data) {
 				t.Fatalf("%s at %d: %v, and the list has %q", what, at, err, found)

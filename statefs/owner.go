@@ -536,11 +536,12 @@ func (o *Owner) RenameDamaged(name string) error {
 
 // ReadPublished returns the record of an operation as this process published it, but only once, on
 // the first call. The caller owns the result. It equals the record on disk unless that has changed
-// since, so it is only for an operation that the daemon has not activated before. Otherwise it is
-// [Tree.ReadRecord].
-func (o *Owner) ReadPublished(id ID) (*Record, error) {
+// since, so it is only for an operation that the daemon has not activated before; isNew is true
+// then. Otherwise it is [Tree.ReadRecord].
+func (o *Owner) ReadPublished(id ID) (rec *Record, isNew bool, err error) {
 	if rec := o.handover.take(id); rec != nil {
-		return rec, nil
+		return rec, true, nil
 	}
-	return o.Records.read(id)
+	rec, err = o.Records.read(id)
+	return rec, false, err
 }

@@ -190,6 +190,7 @@ func (o *Op) Artifact(name string) (*os.File, error) {
 	if !filepath.IsLocal(name) {
 		return nil, fmt.Errorf("artifact %q: the name leads out of the folder of artifacts", name)
 	}
+	o.r.artifacts.Store(true)
 	dir := o.r.host.Owner.ArtifactsPath(o.r.id)
 	if err := files.MakeFolder(dir); err != nil {
 		return nil, fmt.Errorf("artifact %q: %w", name, err)

@@ -88,7 +88,10 @@ func (r *Run) DiskError() error {
 // shared means that other runs may still add artifacts.
 func (r *Run) TakeExit(rec *statefs.Record, shared bool) {
 	dir, err := r.host.Owner.ArtifactsPath(r.id), fs.ErrExist
-	if !shared {
+	switch {
+	case r.hasNoArtifacts(rec):
+		err = fs.ErrNotExist
+	case !shared:
 		err = syscall.Rmdir(dir) // it goes if it is empty
 	}
 	if rec.Artifacts = nil; err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -101,6 +104,12 @@ func (r *Run) TakeExit(rec *statefs.Record, shared bool) {
 		rec.Signal = exit.Signal
 	}
 	rec.Resources = r.Resources(rec.Resources)
+}
+
+// hasNoArtifacts reports whether it is certain that there is no folder of artifacts: the only run of the operation is
+// that of a handler, which has asked for none.
+func (r *Run) hasNoArtifacts(rec *statefs.Record) bool {
+	return r.isHandler() && len(rec.Steps) == 0 && rec.Starts <= 1 && r.number == 1 && !r.artifacts.Load()
 }
 
 // Resources returns the usage of an operation including this run, given that of its earlier runs.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/notify"
@@ -30,6 +31,8 @@ type Run struct {
 	done   chan struct{}
 	// outcome may be read once done is closed.
 	outcome Outcome
+	// artifacts is set once the handler has asked for one.
+	artifacts atomic.Bool
 }
 
 // kind does one kind of work for a run. It returns when everything that it started has ended.
