@@ -32,11 +32,12 @@ func (b *bench) startLoad(ctx context.Context, storage, durability string) (*ser
 	if err != nil {
 		return nil, fmt.Errorf("start the server: %w", err)
 	}
-	return b.startLoadOf(ctx, self, storage, durability)
+	return b.startLoadOf(ctx, self, storage, durability, "")
 }
 
-// startLoadOf is startLoad for another build of this program.
-func (b *bench) startLoadOf(ctx context.Context, program, storage, durability string) (*server, error) {
+// startLoadOf is startLoad for another build of this program, and for a way to commit; "" is the default.
+func (b *bench) startLoadOf(ctx context.Context, program, storage, durability string, commit statefs.CommitMethod,
+) (*server, error) {
 	jobs, err := b.definitions(loadJobFiles)
 	if err != nil {
 		return nil, err
@@ -47,7 +48,8 @@ func (b *bench) startLoadOf(ctx context.Context, program, storage, durability st
 		}
 	}
 	var said ownServer
-	c, err := startRoleOf(ctx, program, "load", ownServer{Storage: storage, Jobs: jobs, Durability: durability}, &said)
+	settings := ownServer{Storage: storage, Jobs: jobs, Durability: durability, Commit: commit}
+	c, err := startRoleOf(ctx, program, "load", settings, &said)
 	if err != nil {
 		return nil, err
 	}
@@ -67,8 +69,8 @@ func playLoad(ctx context.Context, argument []byte) error {
 	go answerBytes(stop, map[byte]func(){'n': g.next})
 	return cli.Serve(ctx, cli.ServeConfig{
 		Storage: o.Storage, Jobs: []string{o.Jobs}, Listen: []string{"127.0.0.1:0"},
-		Durability: statefs.Durability(o.Durability),
-		Work:       config.Work{Grace: 2 * time.Second}, Logger: slog.New(slog.NewTextHandler(os.Stderr,
+		Durability: statefs.Durability(o.Durability), Commit: statefs.CommitOptions{Method: o.Commit},
+		Work: config.Work{Grace: 2 * time.Second}, Logger: slog.New(slog.NewTextHandler(os.Stderr,
 			&slog.HandlerOptions{Level: slog.LevelWarn})),
 		Queue: config.Queue{Lanes: map[string]lanes.LaneConfig{"one": {Lane: queue.Lane{Capacity: 1}}}},
 		Handlers: work.Handlers{

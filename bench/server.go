@@ -191,6 +191,7 @@ func (s *server) halt(ctx context.Context) error {
 // ownServer is the argument of the role server, and what it says when it serves.
 type ownServer struct {
 	Storage, Jobs, Durability string
+	Commit                    statefs.CommitMethod // "" is the default
 	Base                      string
 }
 

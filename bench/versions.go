@@ -60,7 +60,7 @@ func (b *bench) versions(ctx context.Context, durability string) (all []*version
 		return nil, stop, err
 	}
 	for _, program := range []string{self, cmp.Or(b.beforeRun, self)} {
-		s, err := b.startLoadOf(ctx, program, "", durability)
+		s, err := b.startLoadOf(ctx, program, "", durability, "")
 		if err != nil {
 			return all, stop, err
 		}
