@@ -145,7 +145,7 @@ func (b *bench) onFiles() {
 	b.t.Helper()
 	must(b.t, b.tree.Close())
 	var err error
-	b.tree, err = statefs.Open(b.dir, statefs.Options{Now: b.now})
+	b.tree, err = statefs.Open(b.dir, statefs.Options{Now: b.now, Commit: statefs.CommitOptions{Method: statefs.CommitFiles}})
 	must(b.t, err)
 }
 
