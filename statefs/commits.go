@@ -249,12 +249,32 @@ func readJournal(dir string, note func(journalLine)) (*journal.Reader, error) {
 		if err != nil {
 			return nil, errors.Join(err, reader.Close())
 		}
-		for i, line := range frame.Entries {
-			note(journalLine{frame.First + uint64(i), line})
+		for _, l := range linesOf(frame) {
+			note(l)
 		}
 	}
 	return reader, nil
 }
+
+// linesOf returns the lines of a frame.
+func linesOf(frame *journal.Frame) (lines []journalLine) {
+	for i, line := range frame.Entries {
+		lines = append(lines, journalLine{frame.First + uint64(i), line})
+	}
+	return lines
+}
+
+// Committed is a line of the journal for a follower: the record of an operation that has ended or has stopped for a
+// person, at some time, or a deletion.
+type Committed struct {
+	LSN     uint64
+	Record  *Record // nil for a deletion
+	Deleted ID      // zero unless the line deleted one operation
+	Day     string  // that was deleted with all its operations; "" for none
+}
+
+// ErrNotFollowed is wrapped by the error of Since if the journal does not have what a follower lacks.
+var ErrNotFollowed = errors.New("the journal does not go on there")
 
 // JournalRepair is what the repair of a damaged journal has found and done.
 type JournalRepair struct {
@@ -277,4 +297,13 @@ type UnsureOperation struct {
 	Status State  `json:"status,omitempty"`
 	// Has reports that the record file has this change, or a later one.
 	Has bool `json:"in_record"`
+}
+
+// JournalLostError reports that a storage lacks its journal, or a part of it, and that it was not stopped in order.
+type JournalLostError struct{ Dir, Reason string }
+
+func (e *JournalLostError) Error() string {
+	return fmt.Sprintf("the journal %s %s, and the daemon was not stopped in order: changes that were answered since the "+
+		"last checkpoint may be lost; put the journal back, or start once with --without-journal to go on with what the "+
+		"files of the operations say", e.Dir, e.Reason)
 }

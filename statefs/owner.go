@@ -1,6 +1,7 @@
 package statefs
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -544,4 +545,40 @@ func (o *Owner) ReadPublished(id ID) (rec *Record, isNew bool, err error) {
 	}
 	rec, err = o.Records.read(id)
 	return rec, false, err
+}
+
+// JournalFollower says up to which line, at most a given one, it has what was committed, durably. A checkpoint waits
+// for the answer, and goes no further. It may bring itself up to that line first, until ctx ends.
+type JournalFollower func(ctx context.Context, upTo uint64) (has uint64)
+
+// Follow sets the follower of the journal; nil removes it.
+func (j *OwnerJournal) Follow(f JournalFollower) { j.follower.Store(&f) }
+
+func (j *OwnerJournal) followed(ctx context.Context, upTo uint64) uint64 {
+	if f := j.follower.Load(); f != nil && *f != nil {
+		return (*f)(ctx, upTo)
+	}
+	return upTo
+}
+
+// Reach returns the numbers of the last line and of the last durable one, and false if the journal is not in use.
+func (j *OwnerJournal) Reach() (last, durable uint64, inUse bool) {
+	log := j.owner.commits.log.Load()
+	if log == nil {
+		return 0, 0, false
+	}
+	durable = log.Status().Durable
+	return max(durable, log.Last()), durable, true
+}
+
+// Storage identifies the storage that the lines of its journal belong to.
+func (j *OwnerJournal) Storage() string {
+	text, _, _ := strings.Cut(j.owner.mark, ".")
+	return text
+}
+
+// LastLine returns the number of the last line, when the journal is not in use.
+func (j *OwnerJournal) LastLine() (uint64, error) {
+	info, _, err := j.owner.readStorage()
+	return info.LSN, err
 }

@@ -1,6 +1,7 @@
 package statefs
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -15,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -33,6 +35,8 @@ type OwnerJournal struct {
 	// lines whose files it could not write.
 	needed    bool
 	unwritten []commit.Line
+	follower  atomic.Pointer[JournalFollower]
+	cleared   *cleared // until a follower has read it, or the next use
 }
 
 // ErrBehind is wrapped by the error of Use if a full disk kept files from being brought up to date.
@@ -49,6 +53,7 @@ func (j *OwnerJournal) Use(ctx context.Context, begun chan<- struct{}) error {
 			return err
 		}
 	} else {
+		j.cleared = nil
 		_ = j.clear() // so that an old journal does not count if storage.json is lost; a file in its place is no journal
 	}
 	close(begun)
@@ -131,7 +136,7 @@ func (j *OwnerJournal) open() (*commit.Log, *journal.Reader, error) {
 	}
 	options := commit.Options{
 		Journal: journal.Options{Origin: j.origin(), Durable: o.durable()}, Write: j.writeRecord, Sync: j.syncFiles,
-		Retryable: retryable, Unwritten: j.unwritten,
+		Followed: j.followed, Retryable: retryable, Unwritten: j.unwritten,
 	}
 	if size := o.options.Commit.SegmentSize; size > 0 {
 		options.Journal.SegmentSize = max(size, minSegment)
@@ -323,15 +328,6 @@ func (j *OwnerJournal) syncFiles(ids []string) error {
 	return err
 }
 
-// JournalLostError reports that a storage lacks its journal, or a part of it, and that it was not stopped in order.
-type JournalLostError struct{ Dir, Reason string }
-
-func (e *JournalLostError) Error() string {
-	return fmt.Sprintf("the journal %s %s, and the daemon was not stopped in order: changes that were answered since the "+
-		"last checkpoint may be lost; put the journal back, or start once with --without-journal to go on with what the "+
-		"files of the operations say", e.Dir, e.Reason)
-}
-
 // replay brings the files of a storage up to its journal, after a crash. Then the journal is not needed any more.
 func (j *OwnerJournal) replay() error {
 	info, err := j.layout()
@@ -369,6 +365,9 @@ func (j *OwnerJournal) replay() error {
 	}
 	if err = errors.Join(err, reader.Close()); err != nil {
 		return err
+	}
+	if !j.Wanted() {
+		j.cleared = &cleared{lines, end}
 	}
 	return j.leave(max(end.Entry, info.LSN))
 }
@@ -703,14 +702,6 @@ func (j *OwnerJournal) repair(info storageInfo) error {
 	return j.owner.syncFolder(journalDir)
 }
 
-// linesOf returns the lines of a frame.
-func linesOf(frame *journal.Frame) (lines []journalLine) {
-	for i, line := range frame.Entries {
-		lines = append(lines, journalLine{frame.First + uint64(i), line})
-	}
-	return lines
-}
-
 // recordHas reports whether the file of a record has a change.
 func (j *OwnerJournal) recordHas(id ID, number uint64) bool {
 	data, err := readWritten(j.owner.operations, id)
@@ -720,73 +711,81 @@ func (j *OwnerJournal) recordHas(id ID, number uint64) bool {
 	return err == nil && json.Unmarshal(data, &there) == nil && there.LSN >= number
 }
 
-// JournalSummary describes the journal of a storage.
-type JournalSummary struct {
-	// InUse reports that the journal has changes that the files of operations may lack. Otherwise the last daemon has
-	// stopped in order, and no journal is needed.
-	InUse bool `json:"in_use"`
-	// Segments is the number of files, and Lines how many lines they have, First to Last.
-	Segments int    `json:"segments"`
-	Lines    int    `json:"lines"`
-	First    uint64 `json:"first"`
-	Last     uint64 `json:"last"`
-	// Checkpoint is the number up to which the files of operations have every change.
-	Checkpoint uint64 `json:"checkpoint"`
-}
-
-// ReadJournal calls do with the number and the text of each line in the journal of a storage directory, the oldest
-// first, until do fails. A daemon may use the storage: then it reads what was written before. The error is a
-// *journal.DamageError or a *JournalLostError if the journal is not whole; the summary is of what can be read.
-func ReadJournal(dir string, do func(number uint64, line []byte) error) (sum JournalSummary, err error) {
-	root, err := os.OpenRoot(dir)
+// Since returns what a follower of a storage lacks if it has everything up to the line after, the oldest first, and the
+// number of the last line. It reads the journal only if there is a further line. It must not be called while the
+// journal is in use.
+func (j *OwnerJournal) Since(storage string, after uint64) (lines []Committed, last uint64, err error) {
+	info, _, err := j.owner.readStorage()
 	if err != nil {
-		return sum, fmt.Errorf("read the journal: %w", err)
+		return nil, 0, err
 	}
-	info, _, err := (&storage{dir: dir, root: root}).readStorage()
-	if err = errors.Join(err, root.Close()); err != nil && !errors.Is(err, ErrBadCounter) {
-		return sum, err
+	if storage != j.Storage() {
+		return nil, 0, fmt.Errorf("%w: it is of another storage", ErrNotFollowed)
 	}
-	folder := filepath.Join(dir, journalDir)
-	found, err := journal.Read(folder, func(f *journal.Frame) error {
-		for i, line := range f.Entries {
-			if err := do(f.First+uint64(i), line); err != nil {
-				return err
-			}
+	left := info.Version == journalLayout // a full disk: see leave
+	if last = info.LSN; !left && after == last {
+		return nil, last, nil
+	}
+	var first uint64
+	var unreadable error
+	end, err := j.readAgain(func(l journalLine) {
+		first = cmp.Or(first, l.number)
+		if l.number <= after || l.number > last && !left {
+			return
 		}
-		return nil
+		c, is, err := committedOf(l)
+		if unreadable = cmp.Or(unreadable, err); is {
+			lines = append(lines, c)
+		}
 	})
-	sum = JournalSummary{
-		InUse: info.Version == journalLayout, Segments: found.Segments, Lines: found.Entries, First: found.First,
-		Last: found.Entry, Checkpoint: found.Checkpoint,
+	if err = errors.Join(err, unreadable); err != nil {
+		return nil, 0, fmt.Errorf("%w: %w", ErrNotFollowed, err)
 	}
-	if _, statErr := os.Stat(folder); errors.Is(statErr, fs.ErrNotExist) {
-		if err = nil; sum.InUse {
-			err = &JournalLostError{folder, "is missing"}
+	if left {
+		last = max(last, end.Entry)
+	}
+	if after > last || end.Entry < last || first > after+1 || lostPart(j.path(), info, first, end) != nil {
+		return nil, 0, fmt.Errorf("%w: the follower has line %d, the storage has %d, and the journal has %d to %d",
+			ErrNotFollowed, after, last, first, end.Entry)
+	}
+	return lines, last, nil
+}
+
+// cleared is what Own has read of a journal that is removed since.
+type cleared struct {
+	lines []journalLine
+	end   journal.End
+}
+
+// readAgain calls do with the lines of the journal that Own has found.
+func (j *OwnerJournal) readAgain(do func(journalLine)) (end journal.End, err error) {
+	if read := j.cleared; read != nil {
+		j.cleared = nil
+		for _, l := range read.lines {
+			do(l)
 		}
-		return sum, err
+		return read.end, nil
 	}
-	if err == nil && sum.InUse {
-		err = lostPart(folder, info, found.First, found.End)
+	reader, err := readJournal(j.path(), do)
+	if reader == nil {
+		return end, err
 	}
-	return sum, err
+	return reader.End(), errors.Join(err, reader.Close())
 }
 
-// lostPart returns a *JournalLostError if a journal in use, which begins with line first, has not what storage.json
-// says, or lacks lines behind its last checkpoint.
-func lostPart(folder string, info storageInfo, first uint64, end journal.End) error {
-	switch {
-	case end.Entry < info.LSN:
-		return &JournalLostError{folder, fmt.Sprintf("ends with change %d, before %d", end.Entry, info.LSN)}
-	case end.Entry > 0 && info.Mark != "" && end.Header.Storage != info.Mark:
-		return &JournalLostError{folder, "belongs to another storage"}
-	case first > max(end.Checkpoint+1, info.LSN):
-		return &JournalLostError{folder, fmt.Sprintf("begins with change %d, and the files may lack those after %d", first,
-			end.Checkpoint)}
+// committedOf returns what a line is to a follower, and false if it is nothing.
+func committedOf(l journalLine) (c Committed, is bool, err error) {
+	contains := func(member string) bool { return bytes.Contains(l.text, []byte(`"`+member+`":`)) }
+	if !contains("finished_seq") && !contains("needs_person_seq") && !contains("deleted") && !contains("deleted_day") {
+		return c, false, nil
 	}
-	return nil
-}
-
-// AsJournalDamage returns the damage of a journal that is the cause of an error, and whether it is.
-func AsJournalDamage(err error) (*journal.DamageError, bool) {
-	return errors.AsType[*journal.DamageError](err)
+	var e change
+	if err := json.Unmarshal(l.text, &e); err != nil {
+		return c, false, fmt.Errorf("line %d cannot be read: %w", l.number, err)
+	}
+	c = Committed{LSN: l.number, Deleted: e.Deleted, Day: e.DeletedDay}
+	if e.ID != (ID{}) {
+		c.Record, err = decodeRecord(fmt.Sprintf("line %d", l.number), e.ID, l.text)
+	}
+	return c, err == nil, err
 }

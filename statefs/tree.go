@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/statefs/files"
+	"github.com/jobdir/jobdir/statefs/journal"
 	"github.com/jobdir/jobdir/statefs/machine"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
@@ -239,4 +240,75 @@ func (r *Record) keepToSteps() {
 		p.Step = nil
 	}
 	r.Progress = &p
+}
+
+// JournalSummary describes the journal of a storage.
+type JournalSummary struct {
+	// InUse reports that the journal has changes that the files of operations may lack. Otherwise the last daemon has
+	// stopped in order, and no journal is needed.
+	InUse bool `json:"in_use"`
+	// Segments is the number of files, and Lines how many lines they have, First to Last.
+	Segments int    `json:"segments"`
+	Lines    int    `json:"lines"`
+	First    uint64 `json:"first"`
+	Last     uint64 `json:"last"`
+	// Checkpoint is the number up to which the files of operations have every change.
+	Checkpoint uint64 `json:"checkpoint"`
+}
+
+// ReadJournal calls do with the number and the text of each line in the journal of a storage directory, the oldest
+// first, until do fails. A daemon may use the storage: then it reads what was written before. The error is a
+// *journal.DamageError or a *JournalLostError if the journal is not whole; the summary is of what can be read.
+func ReadJournal(dir string, do func(number uint64, line []byte) error) (sum JournalSummary, err error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return sum, fmt.Errorf("read the journal: %w", err)
+	}
+	info, _, err := (&storage{dir: dir, root: root}).readStorage()
+	if err = errors.Join(err, root.Close()); err != nil && !errors.Is(err, ErrBadCounter) {
+		return sum, err
+	}
+	folder := filepath.Join(dir, journalDir)
+	found, err := journal.Read(folder, func(f *journal.Frame) error {
+		for i, line := range f.Entries {
+			if err := do(f.First+uint64(i), line); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	sum = JournalSummary{
+		InUse: info.Version == journalLayout, Segments: found.Segments, Lines: found.Entries, First: found.First,
+		Last: found.Entry, Checkpoint: found.Checkpoint,
+	}
+	if _, statErr := os.Stat(folder); errors.Is(statErr, fs.ErrNotExist) {
+		if err = nil; sum.InUse {
+			err = &JournalLostError{folder, "is missing"}
+		}
+		return sum, err
+	}
+	if err == nil && sum.InUse {
+		err = lostPart(folder, info, found.First, found.End)
+	}
+	return sum, err
+}
+
+// lostPart returns a *JournalLostError if a journal in use, which begins with line first, has not what storage.json
+// says, or lacks lines behind its last checkpoint.
+func lostPart(folder string, info storageInfo, first uint64, end journal.End) error {
+	switch {
+	case end.Entry < info.LSN:
+		return &JournalLostError{folder, fmt.Sprintf("ends with change %d, before %d", end.Entry, info.LSN)}
+	case end.Entry > 0 && info.Mark != "" && end.Header.Storage != info.Mark:
+		return &JournalLostError{folder, "belongs to another storage"}
+	case first > max(end.Checkpoint+1, info.LSN):
+		return &JournalLostError{folder, fmt.Sprintf("begins with change %d, and the files may lack those after %d", first,
+			end.Checkpoint)}
+	}
+	return nil
+}
+
+// AsJournalDamage returns the damage of a journal that is the cause of an error, and whether it is.
+func AsJournalDamage(err error) (*journal.DamageError, bool) {
+	return errors.AsType[*journal.DamageError](err)
 }

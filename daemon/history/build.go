@@ -21,7 +21,7 @@ func (s *Store) build(ctx context.Context) {
 	for {
 		count, err := s.readAll(ctx)
 		if err == nil {
-			err = s.do(ctx, change{apply: s.complete, sync: true})
+			err = s.do(ctx, change{apply: s.complete, completes: true, sync: true})
 		}
 		if err == nil {
 			s.buildFinished()

@@ -126,18 +126,6 @@ func (s *Store) Delete(ctx context.Context, id statefs.ID, guards Guards, now ti
 	return s.deleteFiles(ctx, []statefs.ID{id})
 }
 
-// scheduleDeletion removes an operation from the index and records that its files must be deleted,
-// so that a crash cannot keep them. The ID is remembered for goneFor.
-func (x index) scheduleDeletion(id statefs.ID, now time.Time, goneFor time.Duration) error {
-	if err := x.removeAll(id); err != nil {
-		return err
-	}
-	if err := x.rememberDeleted(id, now, goneFor); err != nil {
-		return err
-	}
-	return x.deleting.Put(keyOf(id), []byte(id.String()))
-}
-
 // deleteFiles removes the files of operations that are scheduled for deletion.
 func (s *Store) deleteFiles(ctx context.Context, ids []statefs.ID) error {
 	days := make(map[string][]statefs.ID)
@@ -223,6 +211,9 @@ func (s *Store) Pin(ctx context.Context, id statefs.ID, pinned bool) error {
 		return ErrUnknown
 	}
 	rec.Pinned = pinned
+	line, _, _ := s.owner.Journal.Reach()
+	s.numbers.hold(rec.FinishedSeq, line)
+	defer s.numbers.resolve(rec.FinishedSeq)
 	if err := s.owner.AmendRecord(rec); err != nil {
 		return err
 	}

@@ -60,6 +60,18 @@ func (x index) remember(until []byte) error {
 	return x.gone.Put(until[8:], until[:8])
 }
 
+// scheduleDeletion removes an operation from the index and records that its files must be deleted,
+// so that a crash cannot keep them. The ID is remembered for goneFor.
+func (x index) scheduleDeletion(id statefs.ID, now time.Time, goneFor time.Duration) error {
+	if err := x.removeAll(id); err != nil {
+		return err
+	}
+	if err := x.rememberDeleted(id, now, goneFor); err != nil {
+		return err
+	}
+	return x.deleting.Put(keyOf(id), []byte(id.String()))
+}
+
 // salvage returns the keys of the bucket forget of an index that cannot be trusted, as far as they can
 // be read. The rest of the index is rebuilt from the records, but deleted operations have none.
 func (f *indexFile) salvage() (gone [][]byte) {

@@ -27,8 +27,8 @@
 //
 //	deletion  which operations are deleted, and how  retention.go, delete.go, unanswered.go
 //	lists     pages and counts, live ones included   list.go, states.go, liveindex.go, livesnapshot.go
-//	store     the one writer, its file, the feed     store.go, build.go, feed.go, file.go, notready.go,
-//	                                                 deletedids.go
+//	store     the one writer, its file, the feed     store.go, build.go, feed.go, file.go, follow.go,
+//	                                                 notready.go, deletedids.go
 //	index     rows, and what finds them              index.go, row.go, query.go, counters.go, textindex.go
 //
 // # The records are the authority
@@ -40,12 +40,24 @@
 // same boot of the machine (the kernel has what a killed daemon wrote) or was closed by a synced
 // transaction.
 //
+// # The journal
+//
+// While changes are committed by the journal, an index that is complete follows it:
+//
+//	end, durable in line 812 ──▶ queue, answered from here ──1/s──▶ synced: rows, applied 812
+//	                                                                            │
+//	checkpoint of the journal, up to line 812 ◀─────────────────────────────────┘
+//
+// So it is trusted after a power cut, too. Open enters the lines behind applied. It is rebuilt if the journal does not
+// have all of them, or ends before. What a caller waits for, such as a deletion, does not wait for its second.
+//
 // # Numbers
 //
 // Each end gets the next number of the storage, and so does each stop for a person (failed_manual).
 // A number is reserved, written into the record with the end, and published once the record is
-// durable. The feed stops before the first number that is neither published nor known to be unused.
-// A consumer that keeps the last number it saw therefore misses no end and gets none twice.
+// durable and its row is on the way into the index. The feed stops before the first number that is
+// neither published nor known to be unused. A consumer that keeps the last number it saw therefore
+// misses no end and gets none twice.
 //
 // # What happens on failure
 //

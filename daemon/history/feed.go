@@ -1,8 +1,10 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/jobdir/jobdir/statefs"
@@ -13,9 +15,9 @@ type feedNumbers struct {
 	mu        sync.Mutex // guards what follows
 	reserved  *statefs.Numbers
 	next, end uint64
-	pending   map[uint64]bool // assigned, and neither published nor unused
-	published uint64          // all numbers up to this one are in the index or unused
-	advanced  chan struct{}   // closed when published grows
+	pending   map[uint64]uint64 // assigned, and neither published nor unused, with a line before that of the end
+	published uint64            // all numbers up to this one are published or unused
+	advanced  chan struct{}     // closed when published grows
 }
 
 // begin starts after the numbers that earlier daemons reserved, which are in the index or unused.
@@ -27,7 +29,7 @@ func (n *feedNumbers) begin(reserved *statefs.Numbers, least uint64) error {
 	}
 	next = max(next, least)
 	n.reserved, n.next, n.end, n.published = reserved, next, next, next-1
-	n.pending, n.advanced = make(map[uint64]bool), make(chan struct{})
+	n.pending, n.advanced = make(map[uint64]uint64), make(chan struct{})
 	return nil
 }
 
@@ -35,6 +37,7 @@ func (n *feedNumbers) begin(reserved *statefs.Numbers, least uint64) error {
 // or to Unused: the feed waits for it.
 func (s *Store) Number() (uint64, error) {
 	n := &s.numbers
+	line, _, _ := s.owner.Journal.Reach()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.next == n.end {
@@ -46,14 +49,31 @@ func (s *Store) Number() (uint64, error) {
 	}
 	number := n.next
 	n.next++
-	n.pending[number] = true
+	n.pending[number] = line
 	return number, nil
+}
+
+// hold makes a number wait for a further change of its operation, which gets a line behind the given one.
+func (n *feedNumbers) hold(number, line uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.pending[number] = line
+}
+
+// leastLine returns a line of the journal, at most the given one, up to which all ends are published or unused.
+func (n *feedNumbers) leastLine(line uint64) uint64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, before := range n.pending {
+		line = min(line, before)
+	}
+	return line
 }
 
 // Unused returns a number that is in no record.
 func (s *Store) Unused(number uint64) { s.numbers.resolve(number) }
 
-// resolve publishes numbers that are in the index or unused.
+// resolve publishes numbers that are unused, or whose rows are in the index or on their way into it.
 func (n *feedNumbers) resolve(done ...uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -111,21 +131,31 @@ func (s *Store) Finished(ctx context.Context, after uint64, limit int) (rows []R
 }
 
 func (s *Store) between(after, upTo uint64, limit int) (rows []Row, last uint64, err error) {
-	last = upTo
+	between := func(number uint64) bool { return number > after && number <= upTo }
+	unapplied, err := s.unapplied(func(r *Row) bool { return between(r.Number) })
+	if err != nil {
+		return nil, 0, err
+	}
 	err = s.view(func(x index) error {
 		cursor := x.rows.Cursor()
-		for key, value := cursor.Seek(numberKey(after + 1)); key != nil && numberOf(key) <= upTo; key, value = cursor.Next() {
-			if len(rows) == limit {
-				last = rows[limit-1].Number
-				return nil
-			}
+		for key, value := cursor.Seek(numberKey(after + 1)); key != nil && between(numberOf(key)) && len(rows) <= limit; key,
+			value = cursor.Next() {
 			row, err := Packed(value).Unpack()
 			if err != nil {
 				return err
 			}
 			rows = append(rows, row)
 		}
+		for _, late := range unapplied {
+			if x.rows.Get(numberKey(late.Number)) == nil && x.gone.Get(keyOf(late.ID)) == nil {
+				rows = append(rows, late.Row)
+			}
+		}
 		return nil
 	})
-	return rows, last, err
+	slices.SortFunc(rows, func(a, b Row) int { return cmp.Compare(a.Number, b.Number) })
+	if len(rows) <= limit {
+		return rows, upTo, err
+	}
+	return rows[:limit], rows[limit-1].Number, err
 }

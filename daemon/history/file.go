@@ -32,8 +32,13 @@ type indexFile struct {
 	dbMu sync.RWMutex // held for writing while db is replaced
 	db   *bolt.DB
 
-	clean  bool   // the file is marked clean; used only by Run once that is called
-	sealed uint64 // the texts of all lower numbers are indexed; used only by Run
+	clean    bool   // the file is marked clean; used only by Run once that is called
+	sealed   uint64 // the texts of all lower numbers are indexed; used only by Run
+	position        // in the journal
+
+	// behind means that Open has to write the file, and missed is what it lacks.
+	behind bool
+	missed []statefs.Committed
 }
 
 // fileState is stored in the index and decides whether it can be trusted.
@@ -47,6 +52,12 @@ type fileState struct {
 	Clean bool `json:"clean"`
 	// Complete means that every record has been read.
 	Complete bool `json:"complete"`
+	// Applied is the number of a line of the journal of the storage with the mark Storage: what was committed behind it
+	// may be missing. It is nil if the index was written without the journal.
+	Applied *uint64 `json:"applied,omitempty"`
+	Storage string  `json:"storage,omitempty"`
+	// Synced means that each transaction since the last clean state was synced: the file survives a power cut.
+	Synced bool `json:"synced,omitempty"`
 }
 
 var keyState = []byte("state")
@@ -86,6 +97,7 @@ func (f *indexFile) openFile(emptied func()) (last uint64, err error) {
 	if reason == nil {
 		return last, nil
 	}
+	f.position, f.behind = position{}, false
 	gone := f.salvage()
 	if f.db != nil && !isDamage(reason) { // it is removed below
 		_ = f.db.Close() // it goes
@@ -134,11 +146,13 @@ func (f *indexFile) openTrusted() (last uint64, err error) {
 		if err != nil {
 			return err
 		}
-		f.clean = state.Clean
 		last = x.last()
-		return state.untrustedReason(inode(info))
+		if err := state.untrustedReason(inode(info)); err != nil {
+			return err
+		}
+		return f.trust(&state)
 	})
-	if err == nil && last > 0 {
+	if err == nil && last > 0 && !f.follows { // otherwise the journal tells what ended last
 		if _, there, listErr := f.owner.Live.Listed(); listErr != nil || !there {
 			err = errors.New("the list of live operations is gone: what ended last is not known")
 		}
@@ -155,7 +169,7 @@ func (f *fileState) untrustedReason(ino uint64) error {
 		return errors.New("it was not finished")
 	case f.Inode != ino:
 		return errors.New("it is a copy, which may have been made while it was written")
-	case !f.Clean && (f.Boot == "" || f.Boot != machine.This().Boot):
+	case !f.Clean && !f.Synced && (f.Boot == "" || f.Boot != machine.This().Boot):
 		return errors.New("the machine went down while it was in use")
 	}
 	return nil
@@ -184,7 +198,7 @@ func (f *indexFile) newFile(keep bool, gone [][]byte, emptied func()) error {
 	if err != nil {
 		return fmt.Errorf("make the history index %s: %w", f.path, err)
 	}
-	f.db, f.clean = db, false
+	f.db, f.clean, f.complete, f.follows = db, false, false, false
 	err = db.Update(func(tx *bolt.Tx) error {
 		for _, b := range new(index).buckets() {
 			if _, err := tx.CreateBucketIfNotExists([]byte(b.name)); err != nil {
@@ -246,46 +260,53 @@ func (f *indexFile) changeState(x index, change func(*fileState)) error {
 }
 
 // setClean marks the file as clean or not, in a synced transaction, which makes everything written before durable too.
-func (f *indexFile) setClean(clean bool) error {
+// upTo is the line of the journal up to which a clean file is true; nil if that is not in use.
+func (f *indexFile) setClean(clean bool, upTo *uint64) error {
 	f.db.NoSync = false
 	defer func() { f.db.NoSync = true }()
 	err := f.db.Update(func(tx *bolt.Tx) error {
-		return f.changeState(indexOf(tx), func(s *fileState) { s.Clean = clean })
+		return f.changeState(indexOf(tx), func(s *fileState) {
+			s.Clean, s.Synced, s.Applied, s.Storage = clean, false, nil, ""
+			if clean && s.Complete && upTo != nil {
+				s.Applied, s.Storage = upTo, f.owner.Journal.Storage()
+			}
+		})
 	})
 	if err == nil {
-		f.clean = clean
+		f.clean, f.follows = clean, false
 	}
 	return err
 }
 
 // update makes the changes of work in one transaction, and the whole file durable if durable is set. Before the first
-// write after that, it marks the file as not clean.
-func (f *indexFile) update(durable bool, work []func(index) error) (err error) {
+// write after that, it marks the file as not clean. See setClean about upTo.
+func (f *indexFile) update(durable bool, upTo *uint64, work []func(index) error) (err error) {
 	f.dbMu.RLock()
 	defer f.dbMu.RUnlock()
 	defer recoverDamage(&err)()
 	if len(work) > 0 {
-		if f.clean {
-			if err := f.setClean(false); err != nil {
+		if f.clean || f.follows {
+			if err := f.setClean(false, nil); err != nil {
 				return err
 			}
 		}
-		if err := f.db.Update(func(tx *bolt.Tx) error {
-			x := indexOf(tx)
-			for _, apply := range work {
-				if err := apply(x); err != nil {
-					return err
-				}
-			}
-			return nil
-		}); err != nil {
+		if err := f.db.Update(func(tx *bolt.Tx) error { return applyAll(indexOf(tx), work) }); err != nil {
 			return err
 		}
 	}
 	if !durable || f.clean {
 		return nil
 	}
-	return f.setClean(true)
+	return f.setClean(true, upTo)
+}
+
+func applyAll(x index, work []func(index) error) error {
+	for _, apply := range work {
+		if err := apply(x); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // view reads in a transaction. If the file turns out to be damaged, it makes the writer rebuild it.

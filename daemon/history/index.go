@@ -78,8 +78,9 @@ func timeOf(key []byte) int64 {
 }
 
 // put adds a row, and replaces an older row of the same operation.
-func (x index) put(r *Row) error {
-	data := r.Pack()
+func (x index) put(r *Row) error { return x.putPacked(r, r.Pack()) }
+
+func (x index) putPacked(r *Row, data Packed) error {
 	if r.NeedsPerson {
 		if x.rows.Get(numberKey(r.Number)) != nil {
 			return nil // it may refer to earlier stops that a rebuilt one lacks
@@ -184,11 +185,11 @@ func (x index) has(id []byte) bool { return x.id.Get(id) != nil }
 
 // late returns those rows that the index does not have, by the keys of their IDs, and whether an operation has ended
 // by the index or by one of them. A deleted operation is in neither.
-func (x index) late(rows []*Row) (late map[string]Packed, has func(id []byte) bool) {
+func (x index) late(rows []*queuedRow) (late map[string]Packed, has func(id []byte) bool) {
 	late = make(map[string]Packed)
 	for _, r := range rows {
 		if key := keyOf(r.ID); !x.has(key) && x.gone.Get(key) == nil {
-			late[string(key)] = r.Pack()
+			late[string(key)] = r.packed
 		}
 	}
 	return late, func(id []byte) bool { return x.has(id) || late[string(id)] != nil }

@@ -68,7 +68,7 @@ func (s *Store) listOnce(ctx context.Context, f *filter, live *LiveView, more in
 		page, err = pageOf(f, nil, living, max(sumOf(totals), 0), true)
 		return page, true, err
 	}
-	unapplied, err := s.unapplied()
+	unapplied, err := s.unapplied((*Row).isEnd)
 	if err != nil {
 		return page, false, err
 	}

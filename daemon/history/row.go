@@ -57,6 +57,12 @@ const nameLimit = 1 << 10
 
 func cut(name string) string { return name[:min(len(name), nameLimit)] }
 
+// queuedRow is a row on its way into the index. It is immutable.
+type queuedRow struct {
+	Row
+	packed Packed
+}
+
 // RowOf makes the row of an operation from its record.
 func RowOf(rec *statefs.Record) Row {
 	lane, _ := rec.LaneAndLimits() // the present lane, which may be that of a step

@@ -13,7 +13,7 @@ func (s *Store) CountStates(live *LiveView) (states map[statefs.State]int, err e
 	all, f := live.withHidden(), new(Query).filter()
 	seen := all.snapshot(f, 1)
 	defer seen.close(all.Index)
-	unapplied, err := s.unapplied()
+	unapplied, err := s.unapplied((*Row).isEnd)
 	if err == nil {
 		err = s.view(func(x index) error {
 			late, has := x.late(unapplied)

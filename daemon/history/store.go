@@ -26,6 +26,8 @@ type Store struct {
 	pruneAtOnce int
 	// deletedIDRetention is how long the ID of a deleted operation is remembered.
 	deletedIDRetention time.Duration
+	// followInterval is that constant, unless a test sets it.
+	followInterval time.Duration
 }
 
 // writer is the queue of changes on their way into the index, and whether questions can be answered: it decides what is
@@ -36,6 +38,8 @@ type writer struct {
 
 	mu       sync.Mutex // guards the fields below
 	queue    []change
+	urgent   bool          // a change in the queue does not wait for its second
+	written  position      // that of the file, after the last transaction
 	writing  []change      // changes that have left the queue and are being written
 	wake     chan struct{} // holds a token when there is work
 	building bool          // the index is not complete yet
@@ -57,9 +61,7 @@ type Live struct {
 // change is one item of a transaction of the writer.
 type change struct {
 	apply func(index) error
-	row   *Row // that apply adds, unless it is nil
-	// number is published when the change is in the index; 0 means none.
-	number uint64
+	row   *queuedRow // that apply adds, unless it is nil
 	// mustSucceed makes the writer retry the change until it succeeds, because the index must
 	// contain it.
 	mustSucceed bool
@@ -67,6 +69,8 @@ type change struct {
 	sync bool
 	// caughtUp means that the changes enqueued before it are the ends from before the start.
 	caughtUp bool
+	// completes means that apply says that every record has been read.
+	completes bool
 	// done receives the outcome, unless it is nil. It has capacity for it.
 	done chan error
 }
@@ -80,20 +84,28 @@ func Open(owner *statefs.Owner, logger *slog.Logger) (*Store, error) {
 			indexFile: indexFile{owner: owner, log: logger, path: filepath.Join(owner.Dir(), FileName)},
 			wake:      make(chan struct{}, 1), built: make(chan struct{}),
 		},
-		pruneAtOnce: 10 * buildBatch, deletedIDRetention: minDeletedIDRetention,
+		pruneAtOnce: 10 * buildBatch, deletedIDRetention: minDeletedIDRetention, followInterval: followInterval,
 	}
 	last, err := s.openFile(s.startBuild)
 	if err != nil {
 		return nil, err
 	}
+	for _, l := range s.missed {
+		if l.Record != nil {
+			last = max(last, l.Record.FinishedSeq, l.Record.NeedsPersonSeq)
+		}
+	}
 	if err := s.numbers.begin(owner.Numbers, last+1); err != nil {
 		return nil, errors.Join(err, s.db.Close())
 	}
+	s.catchUpWithJournal()
+	owner.Journal.Follow(s.checkpoint)
 	return s, nil
 }
 
 // Close releases the index. Run must have returned, or never be called.
 func (s *Store) Close() error {
+	s.owner.Journal.Follow(nil)
 	s.dbMu.Lock()
 	defer s.dbMu.Unlock()
 	if err := s.db.Close(); err != nil {
@@ -116,43 +128,70 @@ const (
 func (s *Store) Run(ctx context.Context) error {
 	stop := func() {}
 	defer func() { stop() }()
+	var began time.Time
 	for {
 		if s.takeRebuild() {
 			stop() // an earlier build waits for this goroutine
 			stop = s.runBuild(ctx)
 		}
-		batch := s.takeQueue()
-		if len(batch) > 0 {
-			began := time.Now()
-			ok := s.write(batch)
-			rest := batchInterval - time.Since(began)
-			switch {
-			case !ok:
+		wait, due := s.untilDue(began)
+		if due && wait <= 0 {
+			began = time.Now()
+			rest := batchInterval
+			ok, wrote := s.writeDue()
+			if !ok {
 				rest = retryInterval
-			case !slices.ContainsFunc(batch, change.writes):
+			} else if !wrote {
 				continue
 			}
 			select {
-			case <-time.After(rest):
+			case <-time.After(rest - time.Since(began)):
 			case <-ctx.Done():
 				if !ok {
-					s.close(batch)
+					stop()
+					s.close()
 					return nil
 				}
 			}
 			continue
 		}
-		if s.sealNext() {
-			continue
+		var timer <-chan time.Time
+		if due {
+			timer = time.After(wait)
 		}
 		select {
 		case <-s.wake:
+		case <-timer:
 		case <-ctx.Done():
 			stop()
-			s.close(s.takeQueue())
+			s.close()
 			return nil
 		}
 	}
+}
+
+// untilDue returns how long the next transaction has to wait, and false if there is nothing to write.
+func (s *Store) untilDue(began time.Time) (wait time.Duration, due bool) {
+	seals := s.sealDue()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.written.follows && !s.urgent {
+		wait = s.followInterval - time.Since(began)
+	}
+	return wait, len(s.queue) > 0 || seals
+}
+
+// writeDue writes what is in the queue. If that is empty, or the index follows the journal, it also indexes the texts
+// of segments that are complete.
+func (s *Store) writeDue() (ok, wrote bool) {
+	upTo := s.reach() // before the queue is taken: it has what was published until then
+	last, _ := s.numbers.upTo()
+	seals := s.sealDue()
+	batch := s.takeQueue()
+	if seals && (s.follows || len(batch) == 0) {
+		batch = append(batch, change{apply: func(x index) error { return s.seal(x, last) }})
+	}
+	return s.write(batch, upTo), slices.ContainsFunc(batch, change.writes)
 }
 
 // runBuild starts a build. stop cancels it and waits for its end.
@@ -166,33 +205,36 @@ func (s *Store) runBuild(ctx context.Context) (stop func()) {
 	}
 }
 
-// sealNext indexes the texts of the next segment, if it is complete. It reports whether there may
-// be another one.
-func (w *writer) sealNext() bool {
+// sealDue reports whether a segment is complete whose texts are not indexed.
+func (w *writer) sealDue() bool {
 	last, _ := w.numbers.upTo()
-	if w.Ready() != nil || last+1 < (w.sealed/segmentSize+1)*segmentSize {
-		return false
-	}
-	before := w.sealed
-	return w.write([]change{{apply: func(x index) (err error) {
-		w.sealed, err = x.seal(before, last)
-		return err
-	}}}) && w.sealed > before
+	return w.Ready() == nil && w.sealable(last)
 }
 
-// close writes the last changes and marks the file as clean.
-func (w *writer) close(batch []change) {
-	ok := w.write(append(batch, change{sync: true}))
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.ended = true
-	if !ok {
-		w.log.Warn("history index not closed; the next start rebuilds it", "error", w.failed)
+func (f *indexFile) sealable(last uint64) bool { return last+1 >= (f.sealed/segmentSize+1)*segmentSize }
+
+// seal indexes the texts of the next segment of numbers up to last. A transaction that comes once a second takes more.
+func (f *indexFile) seal(x index, last uint64) (err error) {
+	for n := 0; f.sealable(last) && err == nil && (n == 0 || f.follows && n < sealsAtOnce); n++ {
+		f.sealed, err = x.seal(f.sealed, last)
 	}
-	for _, c := range w.queue {
+	return err
+}
+
+// close writes the last changes, and marks the file as clean unless the journal is still in use.
+func (s *Store) close() {
+	upTo := s.reach()
+	ok := s.write(append(s.takeQueue(), change{sync: true}), upTo)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	if !ok {
+		s.log.Warn("history index not closed; the next start rebuilds it", "error", s.failed)
+	}
+	for _, c := range s.queue {
 		c.answer(ErrNotReady)
 	}
-	w.queue = nil
+	s.queue = nil
 }
 
 // writes reports whether the change touches the file. Other changes are answered after those before
@@ -205,6 +247,9 @@ func (c *change) answer(err error) {
 	}
 }
 
+// isUrgent reports whether a change does not wait for the next second.
+func (c change) isUrgent() bool { return c.done != nil || c.sync || c.caughtUp }
+
 // enqueue passes changes to the writer.
 func (w *writer) enqueue(changes ...change) {
 	w.mu.Lock()
@@ -215,15 +260,18 @@ func (w *writer) enqueue(changes ...change) {
 		}
 		return
 	}
-	w.queue = append(w.queue, changes...)
-	notify.Wake(w.wake)
+	urgent := !w.written.follows || slices.ContainsFunc(changes, change.isUrgent)
+	if urgent || len(w.queue) == 0 { // otherwise Run waits for its time already
+		notify.Wake(w.wake)
+	}
+	w.queue, w.urgent = append(w.queue, changes...), w.urgent || urgent
 }
 
 func (w *writer) takeQueue() []change {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	batch := w.queue
-	w.queue, w.writing = nil, batch
+	w.queue, w.writing, w.urgent = nil, batch, false
 	return batch
 }
 
@@ -274,27 +322,36 @@ func (w *writer) do(ctx context.Context, c change) error {
 }
 
 // write applies the changes in one transaction. It returns false when that fails; changes with
-// mustSucceed are then queued again.
-func (w *writer) write(batch []change) bool {
-	err := w.transact(batch)
+// mustSucceed are then queued again. See reach about upTo.
+func (w *writer) write(batch []change, upTo *uint64) bool {
+	err := w.transact(batch, upTo)
 	if isDamage(err) {
 		w.log.Error("history index is damaged, rebuilding it", "file", w.path, "error", err)
 		if err = w.recreate(w.startBuild); err == nil {
-			err = w.transact(batch)
+			batch = withoutComplete(batch)
+			err = w.transact(batch, upTo)
 		}
 	}
+	return w.conclude(batch, err)
+}
+
+// withoutComplete refuses the change which says that the build of a damaged index is done.
+func withoutComplete(batch []change) []change {
+	return slices.DeleteFunc(slices.Clone(batch), func(c change) bool {
+		if c.completes {
+			c.answer(ErrNotReady)
+		}
+		return c.completes
+	})
+}
+
+// conclude answers the changes of a transaction, or queues them again. It returns false if that has failed.
+func (w *writer) conclude(batch []change, err error) bool {
 	w.noteWriteResult(err)
 	if err != nil {
 		w.requeue(batch, err)
 		return false
 	}
-	var done []uint64
-	for i := range batch {
-		if batch[i].number != 0 {
-			done = append(done, batch[i].number)
-		}
-	}
-	w.numbers.resolve(done...)
 	for i := range batch {
 		if batch[i].caughtUp {
 			w.catchUp()
@@ -321,16 +378,31 @@ func (w *writer) signalBuiltLocked() {
 	}
 }
 
-func (w *writer) transact(batch []change) error {
-	durable := false
-	var work []func(index) error
+func (w *writer) transact(batch []change, upTo *uint64) error {
+	durable, complete, whole := false, w.complete, w.whole
 	for i := range batch {
-		durable = durable || batch[i].sync
+		durable, complete, whole = durable || batch[i].sync, complete || batch[i].completes, whole || batch[i].caughtUp
+	}
+	var err error
+	if upTo != nil && complete && whole {
+		err = w.updateUpTo(*upTo, false, workOf(batch))
+	} else {
+		err = w.update(durable, upTo, workOf(batch))
+	}
+	if err == nil {
+		w.complete, w.whole = complete, whole
+	}
+	return err
+}
+
+// workOf returns what changes do in a transaction.
+func workOf(batch []change) (work []func(index) error) {
+	for i := range batch {
 		if batch[i].apply != nil {
 			work = append(work, batch[i].apply)
 		}
 	}
-	return w.update(durable, work)
+	return work
 }
 
 // noteWriteResult records whether the index can be written, and logs when that changes.
@@ -344,7 +416,7 @@ func (w *writer) noteWriteResult(err error) {
 	if err == nil && w.failed != nil {
 		w.log.Info("history index can be written again", "file", w.path)
 	}
-	w.failed, w.writing = err, nil
+	w.failed, w.writing, w.written = err, nil, w.position
 }
 
 // requeue puts the changes with mustSucceed back to the front of the queue, and answers the others
@@ -360,16 +432,23 @@ func (w *writer) requeue(batch []change, err error) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.queue = append(again, w.queue...)
+	w.queue, w.urgent = append(again, w.queue...), true
 	notify.Wake(w.wake)
 }
 
 // Ended adds an operation whose terminal record is durable, and publishes its number.
-func (s *Store) Ended(rec *statefs.Record) { s.enqueue(put(s.endedRow(rec))) }
+func (s *Store) Ended(rec *statefs.Record) { s.publish(s.endedRow(rec)) }
 
-// put returns the change that adds a row and publishes its number.
+// publish passes a row to the writer. Until the index has it, it is answered from memory.
+func (s *Store) publish(row Row) {
+	s.enqueue(put(row))
+	s.numbers.resolve(row.Number)
+}
+
+// put returns the change that adds a row.
 func put(row Row) change {
-	return change{apply: func(x index) error { return x.put(&row) }, row: &row, number: row.Number, mustSucceed: true}
+	r := &queuedRow{row, row.Pack()}
+	return change{apply: func(x index) error { return x.putPacked(&r.Row, r.packed) }, row: r, mustSucceed: true}
 }
 
 // endedRow makes the row of an ended operation.
@@ -384,7 +463,7 @@ func (s *Store) endedRow(rec *statefs.Record) Row {
 func (s *Store) Stopped(rec *statefs.Record, earlier uint64) {
 	row := stopRow(rec)
 	row.EarlierStop = earlier
-	s.enqueue(put(row))
+	s.publish(row)
 }
 
 // Sync makes the index durable. Until then, nothing may be deleted from which it could be brought
@@ -403,14 +482,14 @@ func (w *writer) Built() <-chan struct{} {
 	return w.built
 }
 
-// unapplied returns the rows of ended operations that are on their way into the index. A transaction that begins
-// later has the rows that were applied before. The error says that lists cannot be answered.
-func (w *writer) unapplied() (rows []*Row, err error) {
+// unapplied returns the rows on their way into the index for which is returns true. A transaction that begins later has
+// the rows that were applied before. The error says that lists cannot be answered.
+func (w *writer) unapplied(is func(*Row) bool) (rows []*queuedRow, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, changes := range [][]change{w.writing, w.queue} {
 		for i := range changes {
-			if r := changes[i].row; r != nil && !r.NeedsPerson {
+			if r := changes[i].row; r != nil && is(&r.Row) {
 				rows = append(rows, r)
 			}
 		}
@@ -418,15 +497,19 @@ func (w *writer) unapplied() (rows []*Row, err error) {
 	return rows, w.readyLocked()
 }
 
+// isEnd reports whether the row is that of an ended operation.
+func (r *Row) isEnd() bool { return !r.NeedsPerson }
+
 // Find returns the row of an ended operation, and false if its end is neither in the index nor on the way into it.
 func (s *Store) Find(id statefs.ID) (r Row, has bool, err error) {
-	unapplied, _ := s.unapplied() // what is there can be found while lists are not ready
+	// What is there can be found while lists are not ready.
+	unapplied, _ := s.unapplied(func(late *Row) bool { return late.isEnd() && late.ID == id })
 	err = s.view(func(x index) error {
 		if r, has, err = x.find(id); has || err != nil || x.gone.Get(keyOf(id)) != nil {
 			return err
 		}
-		if at := slices.IndexFunc(unapplied, func(late *Row) bool { return late.ID == id }); at >= 0 {
-			r, has = *unapplied[at], true
+		if has = len(unapplied) > 0; has {
+			r = unapplied[0].Row
 		}
 		return nil
 	})

@@ -109,11 +109,10 @@ func deleteRecords(ctx context.Context, s *Store, day string, unanswered func(st
 // hasOfDay reports whether the index has an operation that was submitted on a day, in any time
 // zone.
 func (s *Store) hasOfDay(day string) (has bool, err error) {
-	midnight, err := time.Parse(time.DateOnly, day)
-	if err != nil {
-		return true, nil //nolint:nilerr // a folder with a name that is no day has no operations
+	from, to, ok := aroundDay(day)
+	if !ok {
+		return true, nil // a folder with a name that is no day has no operations
 	}
-	from, to := timeKey(nanos(midnight.Add(-14*time.Hour)), nil), timeKey(nanos(midnight.Add(36*time.Hour)), nil)
 	err = s.view(func(x index) error {
 		key, _ := x.created.Cursor().Seek(from)
 		has = key != nil && bytes.Compare(key, to) < 0

@@ -43,6 +43,27 @@ const (
 
 var mutants = []mutant{
 	{
+		"a checkpoint before the index", "statefs/commit/files.go", "if l.o.Followed != nil {", "if false {",
+		"TestCheckpointsGoNoFurtherThanTheFollower", "./statefs/commit", false,
+	},
+	{
+		"the index says more than it has", "daemon/history/follow.go", "upTo := s.numbers.leastLine(durable)", "upTo := durable",
+		"TestCheckpointWaitsForTheIndex", "./daemon/history", false,
+	},
+	{
+		"an index ahead of the journal is trusted", "statefs/replay.go", "if after > last || ", "if ",
+		"TestIndexThatCannotFollowIsBuilt", "./daemon/history", false,
+	},
+	{
+		"the lines behind the index are not entered", "daemon/history/follow.go",
+		"s.enqueue(changesOf(s, s.missed)...)", "_ = changesOf(s, s.missed)",
+		"TestIndexIsTrustedAfterACrash", "./daemon/history", false,
+	},
+	{
+		"an index of another storage is trusted", "statefs/replay.go", "if storage != j.Storage() {", "if false {",
+		"TestIndexThatCannotFollowIsBuilt", "./daemon/history", false,
+	},
+	{
 		"a record is not synced", "statefs/files/write.go", "w.durable || always", "false",
 		"TestEveryCrashPoint", "./internal/torture", false,
 	},

@@ -215,7 +215,7 @@ func (l *Log) makeCheckpoints(ctx context.Context) error {
 }
 
 // checkpoint writes the files of all operations that are behind, syncs them, and tells the journal up to which line it
-// is not needed any more. Only lines whose marker is seen and whose file is written count.
+// is not needed any more. Only lines count whose marker is seen, whose file is written, and which are followed.
 func (l *Log) checkpoint(ctx context.Context) error {
 	l.mu.Lock()
 	upTo := l.last
@@ -254,6 +254,9 @@ func (l *Log) checkpoint(ctx context.Context) error {
 	l.mu.Unlock()
 	if err := l.o.Sync(ids); err != nil {
 		return err
+	}
+	if l.o.Followed != nil {
+		upTo = min(upTo, l.o.Followed(ctx, upTo))
 	}
 	l.journal.Checkpoint(upTo)
 	l.mu.Lock()

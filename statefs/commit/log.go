@@ -23,6 +23,9 @@ type Options struct {
 	Write func(id string, record []byte, isNew bool) error
 	// Sync makes durable what Write wrote for some operations, and the names of all markers.
 	Sync func(ids []string) error
+	// Followed returns up to which line, at most the given one, the follower of the journal has every change. Each
+	// checkpoint calls it, and goes no further. May be nil.
+	Followed func(ctx context.Context, upTo uint64) uint64
 	// Retryable reports whether an error of Write may go away by itself, as that of a full disk. Others end Run.
 	Retryable func(error) bool
 	// Unwritten are the last lines of operations whose files could not be written by a start on a full disk. They are

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -226,6 +227,27 @@ func TestCheckpointsWaitForFilesAndMarkers(t *testing.T) {
 	must(t, <-again.done)
 	if _, left := read(t, b.dir); len(left) != 0 {
 		t.Errorf("behind the last checkpoint are %q", left)
+	}
+}
+
+// TestCheckpointsGoNoFurtherThanTheFollower: lines that the follower of the journal lacks are kept.
+func TestCheckpointsGoNoFurtherThanTheFollower(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Uint64
+	b := start(t, Options{Interval: time.Millisecond, Followed: func(_ context.Context, upTo uint64) uint64 {
+		asked.Store(upTo)
+		return min(upTo, 1)
+	}})
+	for _, id := range []string{"a", "b", "c"} {
+		b.Append(Change{ID: id, Record: []byte(`{"is":1}`), IsNew: true, HasEnded: true})
+	}
+	until(t, "a checkpoint asks the follower about all lines", func() bool { return asked.Load() == 3 })
+	b.stop()
+	must(t, <-b.done)
+	r, _ := read(t, b.dir)
+	must(t, r.Close())
+	if end := r.End(); end.Checkpoint != 1 || end.Entry != 3 {
+		t.Errorf("%+v", end)
 	}
 }
 

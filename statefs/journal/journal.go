@@ -269,6 +269,8 @@ func (j *Journal) Checkpoint(entry uint64) {
 type Status struct {
 	// Segments is the number of files, Full how many of them wait for a checkpoint.
 	Segments, Full int
+	// Durable is the number of the last entry that is durable.
+	Durable uint64
 	// Lack is a *FullError while the journal cannot grow, otherwise nil.
 	Lack error
 }
@@ -277,7 +279,7 @@ type Status struct {
 func (j *Journal) Status() Status {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return Status{j.count(), len(j.closed), j.lackLocked()}
+	return Status{j.count(), len(j.closed), j.unwritten - 1, j.lackLocked()}
 }
 
 // lackLocked returns a *FullError if the writer or the preparer fails.
