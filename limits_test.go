@@ -167,11 +167,12 @@ func TestCommitIsTheOnlyWriter(t *testing.T) {
 }
 
 // TestQueueFollowsTheTableAlone: an operation enters the queue, moves in it or leaves it where the changes of the table
-// are followed. Only optional steps, which the table does not have, are moved elsewhere.
+// are followed. Only what the table does not have is moved elsewhere: optional steps, and an operation that takes its
+// places with its submit.
 func TestQueueFollowsTheTableAlone(t *testing.T) {
 	t.Parallel()
-	movers := strings.Fields("Enqueue KeepTurn Hold Remove")
-	may := strings.Fields("moveLocked unblockLocked tryAdmitStep holdStep releaseStep")
+	movers := strings.Fields("Enqueue KeepTurn Hold Remove TryStart")
+	may := strings.Fields("moveLocked unblockLocked tryAdmitStep holdStep releaseStep tryStartSubmit dropSubmitted")
 	calls := map[string]bool{}
 	for _, f := range goFiles(t) {
 		if f.test || f.dir != "daemon" {

@@ -202,6 +202,9 @@ func (d *daemonStatus) Expect(...*statefs.Record) {}
 // Withdraw implements statefs.SubmitListener.
 func (d *daemonStatus) Withdraw(...*statefs.Record) {}
 
+// Start implements statefs.SubmitListener.
+func (d *daemonStatus) Start(*statefs.Record) {}
+
 // Created implements statefs.SubmitListener.
 func (d *daemonStatus) Created(statefs.Name) {}
 

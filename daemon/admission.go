@@ -118,6 +118,7 @@ func (a *admission) follow(c live.Change) {
 	defer a.mu.Unlock()
 	id := cmp.Or(c.After, c.Before).ID
 	whole := a.countArrivingLocked(before.List, after.List)
+	a.arrived += arrives(after) - arrives(before)
 	known := (c.After == nil || after.State != "") && a.forgetForeignLocked(id)
 	a.moveLocked(id, before.Place, after.Place, before.List)
 	if whole || known {
@@ -126,6 +127,55 @@ func (a *admission) follow(c live.Change) {
 	if c.Before != nil || whole || known { // an operation that only arrives lets no other start
 		a.changed.Store(true)
 	}
+}
+
+// arrives returns 1 for an operation that was submitted and that no reconcile has placed yet, else 0.
+func arrives(s *live.Snapshot) int {
+	if s.Place.Standing == decide.Arriving && s.State != "" {
+		return 1
+	}
+	return 0
+}
+
+// tryStartSubmit takes the places of an operation without a key that starts with its submit, and reports whether it
+// may: not if it has to wait. It is called before the table has the operation. Afterwards the table has it as holding
+// its places, or dropSubmitted is called.
+func (a *admission) tryStartSubmit(item *queue.Item, w submittedStart) bool {
+	a.admitting.Lock()
+	defer a.admitting.Unlock()
+	done, err := a.reserve()
+	if err != nil {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	// A lane with a trial decides by itself which operation that is.
+	if !a.open || a.arrived > 0 || a.trialLanes[item.Lane] || !a.queue.TryStart(*item, a.now()) {
+		done()
+		return false
+	}
+	a.admitted[item.ID], a.reservations[item.ID] = struct{}{}, done
+	a.pendingStarts[item.ID] = make(chan struct{})
+	a.submitted.set(item.ID, w)
+	return true
+}
+
+// dropSubmitted gives up a start with a submit that was not committed. If the table has the operation, it is to be
+// withdrawn there too.
+func (a *admission) dropSubmitted(id statefs.ID) {
+	if _, is := a.submitted.get(id); !is {
+		return
+	}
+	a.submitted.take(id)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.queue.UndoStart(id) { // the table does not have it
+		a.queue.Remove(id)
+		delete(a.admitted, id)
+		a.releaseReservationLocked(id)
+	}
+	a.endPendingLocked(id)
+	a.changed.Store(true)
 }
 
 // moveLocked changes the place of an operation in the queue. list is the list with which it arrived, if any.

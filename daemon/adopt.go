@@ -15,7 +15,8 @@ import (
 // earlier daemon, a foreign operation, or a file without a meaning. isNew means that this process has just submitted
 // it.
 func (rc *reconciler) adopt(id statefs.ID, sight statefs.Observation) (isNew bool, err error) {
-	if len(sight.States) == 0 || rc.stopping.Load() {
+	_, starts := rc.admission.submitted.get(id)
+	if len(sight.States) == 0 || rc.stopping.Load() && !starts {
 		return false, nil // the sweep handles requests without a live operation
 	}
 	rec, isNew, recordErr := rc.owner.ReadPublished(id)
@@ -112,6 +113,10 @@ func (rc *reconciler) takeOver(rec *statefs.Record, state statefs.State) error {
 	}
 	op.shown.Marker = marker // not in the table yet
 	rc.setState(op, state)
+	if _, starts := rc.admission.submitted.get(rec.ID); starts && state == statefs.Running {
+		rc.track(op) // this reconcile begins its work
+		return nil
+	}
 	adopted, err := rc.adoptWork(op)
 	if err != nil {
 		return err

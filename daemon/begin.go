@@ -92,7 +92,7 @@ func (s *starts) startOperation(op *operation) error {
 	if _, err := s.openLog(op, def.Work() != catalog.WorkHandler || len(op.rec.Steps) > 0); err != nil {
 		return err
 	}
-	if err := s.markRunning(op, defersStartRecord(op.rec, def)); err != nil {
+	if err := s.markRunning(op, !s.owner.Journal.InUse() && defersStartRecord(op.rec, def)); err != nil {
 		return err
 	}
 	if err := s.commit(op.id(), change{}, syncFiles); err != nil {
@@ -109,15 +109,64 @@ func (s *starts) startRun(op *operation, r *work.Run) {
 	r.Start(&s.runs)
 }
 
-func (s *starts) markRunning(op *operation, deferred bool) error {
-	rec := *op.rec
-	now := s.owner.Now()
+// submits is the listener for submits, which may start an operation.
+type submits struct {
+	submitListener
+	starts *starts
+}
+
+// Start implements statefs.SubmitListener. Only the plain case starts with its submit: a handler in a job without
+// steps that waits for nothing. Of any other operation a reconcile decides by its files.
+func (l submits) Start(rec *statefs.Record) {
+	c := l.core
+	_, unsettled := c.unsettledIDs.get(rec.ID)
+	if !c.isReady() || rec.Status != statefs.Queued || rec.Key != "" || len(rec.After)+len(rec.Steps) > 0 ||
+		unsettled || c.reconcileQueue.has(rec.ID) { // there may be a request already
+		return
+	}
+	def, params, err := c.currentWork(rec)
+	if err != nil || def.Work() != catalog.WorkHandler ||
+		!c.admission.tryStartSubmit(itemOfRecord(rec), submittedStart{def: def, params: params}) {
+		return
+	}
+	started := *rec
+	if c.draining() || l.starts.noteStart(&started) != nil { // Drain waits for the starts that are pending when it begins
+		c.admission.dropSubmitted(rec.ID)
+		c.admission.admit()
+		return
+	}
+	*rec = started
+}
+
+// beginSubmitted begins the work of an operation that started with its submit, and reports whether it was one.
+func (s *starts) beginSubmitted(op *operation) (begun bool, err error) {
+	id := op.id()
+	w, is := s.admission.submitted.get(id)
+	if s.admission.submitted.take(id); !is || op.state != statefs.Running { // a person has moved the marker
+		return false, nil
+	}
+	s.countTransition(id, statefs.Transition{From: statefs.Queued, Cause: statefs.CauseStart, To: statefs.Running},
+		"run", op.rec.Run)
+	if _, err := s.openLog(op, false); err != nil {
+		return true, err
+	}
+	return true, s.beginRun(op, w.def, w.params, func() { s.admission.releaseReservation(id) })
+}
+
+// noteStart updates the record of a queued operation for the start of a run.
+func (s *starts) noteStart(rec *statefs.Record) error {
+	now, lane := s.owner.Now(), laneOf(rec)
 	if len(rec.Steps) == 0 || rec.StartedAt == nil { // a step has its own start time
 		rec.StartedAt = &now
 	}
-	s.applyStart(&rec, now)
-	s.Lanes.Started(laneOf(op.rec), now)
-	if err := rec.Apply(op.state, statefs.CauseStart, now); err != nil {
+	s.applyStart(rec, now)
+	s.Lanes.Started(lane, now)
+	return rec.Apply(statefs.Queued, statefs.CauseStart, now)
+}
+
+func (s *starts) markRunning(op *operation, deferred bool) error {
+	rec := *op.rec
+	if err := s.noteStart(&rec); err != nil {
 		return err
 	}
 	writes := []write{moveMarker}
@@ -209,7 +258,7 @@ func (s *starts) deferStartRecord(op *operation) {
 // defersStartRecord reports whether an operation starts without a change to its record. The marker
 // alone then tells that the first run of a handler has started. A restart needs no more, since the
 // work of a handler ends with its daemon. A command may outlive the daemon and is found by its run
-// number, so its start is always recorded first.
+// number, so its start is always recorded first. So is any start in the journal, where it costs no write of its own.
 func defersStartRecord(rec *statefs.Record, def *catalog.Definition) bool {
 	return def.Work() == catalog.WorkHandler && len(rec.Steps) == 0 && statefs.StartUnrecorded(rec, statefs.Running)
 }

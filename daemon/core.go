@@ -103,7 +103,11 @@ func (l submitListener) Expect(recs ...*statefs.Record) { l.core.live.Announce(e
 // Announce implements statefs.SubmitListener. Lists and counts have the operation from now on.
 func (l submitListener) Announce(rec *statefs.Record) {
 	if l.core.isReady() {
-		shown := (&live.Snapshot{ID: rec.ID, Place: live.Place{Standing: decide.Arriving}}).Next(rec, rec.Status)
+		place := live.Place{Standing: decide.Arriving}
+		if rec.Status == statefs.Running { // it starts with its submit
+			place = live.Place{Standing: decide.Holding, Item: itemOfRecord(rec)}
+		}
+		shown := (&live.Snapshot{ID: rec.ID, Place: place}).Next(rec, rec.Status)
 		l.core.queueQuota.settle(func() { l.core.live.Announce(shown) }, rec)
 		l.core.ownSubmits.set(rec.ID, true)
 	}
@@ -113,6 +117,7 @@ func (l submitListener) Announce(rec *statefs.Record) {
 func (l submitListener) Withdraw(recs ...*statefs.Record) {
 	l.core.queueQuota.settle(func() {
 		for _, rec := range recs {
+			l.core.admission.dropSubmitted(rec.ID)
 			l.core.live.Withdraw(rec.ID)
 			l.core.ownSubmits.take(rec.ID)
 		}
@@ -122,7 +127,11 @@ func (l submitListener) Withdraw(recs ...*statefs.Record) {
 
 // Created implements statefs.SubmitListener.
 func (l submitListener) Created(name statefs.Name) {
-	if l.core.isReady() {
+	switch {
+	case !l.core.isReady():
+	case name.State == statefs.Running && l.core.admission.submitted.mark(name.ID):
+		l.core.reconcileQueue.run(name.ID, name.Bit()) // its work begins
+	default:
 		l.core.reconcileQueue.enqueueNames(name.ID, name.Bit())
 	}
 }

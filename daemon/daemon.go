@@ -93,7 +93,7 @@ func New(config Config) (*Daemon, error) {
 	d.admission.reserve = func() (func(), error) { return d.fdBudget.reserve(config.Owner.Descriptors.ForStart) }
 	d.admission.onChange = d.queueChanged
 	d.live.Subscribe(d.admission.follow)
-	config.Owner.SetSubmitListener(submitListener{d.core})
+	config.Owner.SetSubmitListener(submits{submitListener{d.core}, d.starts})
 	var err error
 	if d.dir, err = watch.OpenDir(config.Owner.JobsDir(), d.watchKeyOf, config.Watch); err != nil {
 		return nil, fmt.Errorf("watch %s: %w", config.Owner.JobsDir(), err)
@@ -307,6 +307,7 @@ func (d *Daemon) stop() {
 	d.stopping.Store(true)
 	d.sweeping.Unlock()
 	d.admission.close()
+	d.admission.AwaitStarts() // of submits that the journal may have already
 	d.waitFollowers.close()
 	d.reconcileQueue.wait() // a reconcile that started earlier may still start work; a later one does not
 	for _, op := range d.allOperations() {
@@ -375,6 +376,7 @@ func (d *Daemon) Drain() <-chan struct{} {
 	}
 	drained := d.drain.drained
 	d.drain.mu.Unlock()
+	d.admission.AwaitStarts()
 	d.reconcileQueue.wait()
 	d.drain.mu.Lock()
 	d.drain.settled = true

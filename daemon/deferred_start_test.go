@@ -40,11 +40,13 @@ func (a *atStart) handlers() work.Handlers {
 }
 
 // The first run of a handler starts once its marker is durable. Its record follows if the run lasts
-// longer than startRecordDelay. A later run is recorded before it starts.
+// longer than startRecordDelay. A later run is recorded before it starts. With a journal each start has its line first.
 func TestTheRecordFollowsTheStartOfAHandler(t *testing.T) {
 	t.Parallel()
 	hold := &atStart{make(chan *statefs.Tree, 1), make(chan *statefs.Record), make(chan struct{})}
-	b := setup(t, "{group: test, name: hold, handler: hold, retry: {max_attempts: 2, initial: 1ms}}", hold.handlers())
+	b := prepare(t, "{group: test, name: hold, handler: hold, retry: {max_attempts: 2, initial: 1ms}}", hold.handlers())
+	b.onFiles()
+	b.start()
 	hold.owner <- b.tree
 	id := b.submit("hold", `{}`)
 	if rec := <-hold.records; rec.Status != statefs.Queued || rec.Run != 0 ||

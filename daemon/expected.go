@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/daemon/decide"
 	"github.com/jobdir/jobdir/daemon/live"
 	"github.com/jobdir/jobdir/daemon/queue"
@@ -34,6 +35,34 @@ type expected struct {
 	blocked map[statefs.ID]blockedItem
 	// late holds the operations that were expected at the last sweep.
 	late map[statefs.ID]bool
+	// arrived counts the submitted operations that no reconcile has placed yet. A later submit must not start first.
+	arrived int
+	// submitted holds the operations that start with their submit, until a reconcile begins their work.
+	submitted submittedStarts
+}
+
+// submittedStart is the start of an operation that is a part of its submit.
+type submittedStart struct {
+	def    *catalog.Definition
+	params catalog.Params
+	marked bool // its marker was made
+}
+
+// submittedStarts are the starts that are a part of a submit. It has a lock of its own.
+type submittedStarts struct {
+	lockedMap[statefs.ID, submittedStart]
+}
+
+// mark notes that the marker of an operation was made, and reports whether the operation is there.
+func (s *submittedStarts) mark(id statefs.ID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w, is := s.m[id]
+	if is {
+		w.marked = true
+		s.m[id] = w
+	}
+	return is
 }
 
 // blockedItem waits outside of the queue: for the rest of its list, or for operations of other processes.
@@ -131,10 +160,10 @@ func (a *admission) unblockLocked() {
 
 // reconciled is called when a reconcile of an operation has placed it, with the error of the reconcile.
 func (a *admission) reconciled(id statefs.ID, err error) {
+	w, submitted := a.submitted.get(id)
 	a.mu.Lock()
-	if done := a.pendingStarts[id]; done != nil {
-		delete(a.pendingStarts, id)
-		close(done)
+	if !submitted || w.marked {
+		a.endPendingLocked(id)
 	}
 	if err == nil && a.forgetForeignLocked(id) {
 		a.unblockLocked()
@@ -142,6 +171,14 @@ func (a *admission) reconciled(id statefs.ID, err error) {
 	}
 	a.mu.Unlock()
 	a.admit()
+}
+
+// endPendingLocked tells who waits for a start that it has happened or failed.
+func (a *admission) endPendingLocked(id statefs.ID) {
+	if done := a.pendingStarts[id]; done != nil {
+		delete(a.pendingStarts, id)
+		close(done)
+	}
 }
 
 // overdue returns the operations that have been expected since the last sweep. Either their

@@ -49,13 +49,16 @@ func (pb *publisher) measureDurations(rec *statefs.Record, t statefs.PastTransit
 }
 
 // isUnpublished reports whether a newly adopted operation was submitted after events were last
-// published. Operations that an earlier daemon managed have been published; those submitted while
-// no daemon ran have not.
+// published. Operations that an earlier daemon managed have been published. An operation that was
+// submitted while no daemon ran has not, nor has a submit whose start a replay took back.
 func (pb *publisher) isUnpublished(rec *statefs.Record) bool {
-	if len(rec.Transitions) != 1 || rec.Transitions[0].Cause != statefs.CauseSubmit {
+	if len(rec.Transitions) == 0 || rec.Transitions[0].Cause != statefs.CauseSubmit {
 		return false
 	}
-	return pb.isReady() || rec.CreatedAt.After(pb.config.Events.Before())
+	_, starts := pb.admission.submitted.get(rec.ID)
+	submitted := len(rec.Transitions) == 1
+	return starts || submitted && pb.isReady() ||
+		(submitted || pb.owner.Journal.TookBack(rec.ID)) && rec.CreatedAt.After(pb.config.Events.Before())
 }
 
 // progressPublisher returns a function that publishes the progress of a run each time it is

@@ -80,7 +80,7 @@ func (rc *reconciler) reconcileID(id statefs.ID, names statefs.NameSet) {
 			sight.Irregular = nil // adopt has moved these to corrupt/
 		}
 		kept := op.hasOnlyMarker(sight)
-		if err = rc.decisions.reconcile(op, sight); !kept {
+		if err = rc.act(op, sight); !kept {
 			rc.filesChanged(id) // the marker may be back where it was
 		}
 		rc.publishOnFullDisk(op, err)
@@ -107,6 +107,17 @@ func (rc *reconciler) reconcileID(id statefs.ID, names statefs.NameSet) {
 		}
 		return err
 	})
+}
+
+// act begins the work of an operation that started with its submit, or decides about what was observed.
+func (rc *reconciler) act(op *operation, sight statefs.Observation) error {
+	if op.run == nil && op.rec.Run == 1 {
+		begun, err := rc.starts.beginSubmitted(op)
+		if err != nil || begun && len(sight.Requests) == 0 {
+			return err // if the work has ended already, the submit does not wait for the record of that
+		}
+	}
+	return rc.decisions.reconcile(op, sight)
 }
 
 // publishOnFullDisk publishes the transitions of a reconcile that a full disk kept from writing the record. Clients
@@ -153,7 +164,11 @@ func (rc *reconciler) runReconcile(id statefs.ID, look func() error) {
 // noteUnmanaged notes what a reconcile found of an ID that the daemon does not manage after it.
 func (rc *reconciler) noteUnmanaged(id statefs.ID, sight statefs.Observation, err error) {
 	rc.filesChanged(id)
+	if w, is := rc.admission.submitted.get(id); is && !w.marked {
+		return // its marker is about to be made
+	}
 	if err == nil && !rc.stopping.Load() {
+		rc.admission.dropSubmitted(id)
 		rc.live.Withdraw(id)
 		rc.settleUnmanaged(id)
 	}

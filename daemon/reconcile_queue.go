@@ -44,6 +44,7 @@ type reconcileQueue struct {
 	delayed map[statefs.ID]*delayedReconcile
 	queue   []statefs.ID
 	workers int
+	direct  int // reconciles that run in the goroutine of their caller
 	closed  bool
 	group   sync.WaitGroup
 	idle    *sync.Cond // on mu: there may be no worker left
@@ -82,13 +83,49 @@ func (l *reconcileQueue) enqueueNames(id statefs.ID, names statefs.NameSet) {
 	w.names |= names
 	w.again = w.running
 	if !known {
-		l.queue = append(l.queue, id)
-		if l.workers < maxReconciles && !l.closed {
-			l.workers++
-			l.group.Go(l.work)
-		}
+		l.appendLocked(id)
 	}
 	l.pending[id] = w
+}
+
+// appendLocked adds an ID to the queue, for a worker.
+func (l *reconcileQueue) appendLocked(id statefs.ID) {
+	l.queue = append(l.queue, id)
+	if l.workers < maxReconciles && !l.closed {
+		l.workers++
+		l.group.Go(l.work)
+	}
+}
+
+// run is enqueueNames that reconciles in the calling goroutine, if no reconcile of the operation is pending.
+func (l *reconcileQueue) run(id statefs.ID, names statefs.NameSet) {
+	l.mu.Lock()
+	if _, known := l.pending[id]; known || l.closed {
+		l.mu.Unlock()
+		l.enqueueNames(id, names)
+		return
+	}
+	l.pending[id] = queuedReconcile{running: true}
+	l.direct++
+	l.group.Add(1)
+	l.mu.Unlock()
+	defer l.group.Done()
+	l.reconcile(id, names)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.endLocked(id)
+	l.direct--
+	l.idle.Broadcast()
+}
+
+// endLocked ends a reconcile, and queues the operation again if it was enqueued since.
+func (l *reconcileQueue) endLocked(id statefs.ID) {
+	if w := l.pending[id]; w.again {
+		l.pending[id] = queuedReconcile{names: w.names}
+		l.appendLocked(id)
+	} else {
+		delete(l.pending, id)
+	}
 }
 
 // enqueueAfter requests a reconcile after a delay, because the last one failed. Each ID has at most
@@ -125,12 +162,7 @@ func (l *reconcileQueue) work() {
 		l.mu.Unlock()
 		l.reconcile(id, names)
 		l.mu.Lock()
-		if w := l.pending[id]; w.again {
-			l.pending[id] = queuedReconcile{names: w.names}
-			l.queue = append(l.queue, id)
-		} else {
-			delete(l.pending, id)
-		}
+		l.endLocked(id)
 	}
 	if len(l.queue) == 0 {
 		l.queue = nil // frees the memory of a queue that was long
@@ -174,7 +206,7 @@ func (l *reconcileQueue) all() iter.Seq2[statefs.ID, statefs.NameSet] {
 func (l *reconcileQueue) wait() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for l.workers > 0 {
+	for l.workers+l.direct > 0 {
 		l.idle.Wait()
 	}
 }

@@ -56,7 +56,8 @@
 //
 // By default (CommitJournal) a change is a line of the journal first (package commit), and the record file follows; the
 // marker is moved once the line is durable, and nothing is answered before. A start brings the files up to the journal
-// (OwnerJournal) before it interprets them. With CommitFiles the files are written and synced in this order.
+// (OwnerJournal) before it interprets them. An operation that may begin at once starts with its submit: one line, and a
+// marker that says running. With CommitFiles the files are written and synced in this order.
 //
 //	submit (Tree.Publish)
 //	  number              a block is on disk before its first number is used: a power cut repeats no number

@@ -275,6 +275,7 @@ type createdListener func(Name)
 func (createdListener) Expect(...*Record)   {}
 func (createdListener) Withdraw(...*Record) {}
 func (createdListener) Announce(*Record)    {}
+func (createdListener) Start(*Record)       {}
 func (c createdListener) Created(name Name) { c(name) }
 
 // TestLiveListHasEachMarkerThatIsSeen: a checkpoint may cover the line of a submit as soon as its marker is seen. A

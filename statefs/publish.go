@@ -203,6 +203,9 @@ func (t *Tree) publishByJournal(log *commit.Log, recs []*Record) error {
 				return err
 			}
 		}
+		if len(recs) == 1 {
+			t.handover.notify(func(l SubmitListener) { l.Start(rec) })
+		}
 		c, err := changeOf(rec)
 		if err != nil {
 			return err
@@ -223,6 +226,7 @@ func (t *Tree) publishByJournal(log *commit.Log, recs []*Record) error {
 	}
 	if err := t.publishMarker(recs[0]); err != nil {
 		t.withdraw(recs)
+		t.Discard(recs[0]) // also if a file with the name of its marker exists
 		return errors.Join(err, t.commits.forget(idsOf(recs)))
 	}
 	_ = ForEachParallel(recs[1:], parallelWriters, func(rec *Record) error {
@@ -495,6 +499,9 @@ type SubmitListener interface {
 	// Announce is called with the record of an operation before its marker is visible. Created follows, or
 	// Withdraw. The record is read-only, and only until Announce returns.
 	Announce(rec *Record)
+	// Start is called with a draft that is submitted alone and about to be committed by the journal. If the operation
+	// may begin at once, Start makes its start a part of the record. Announce follows, or Withdraw.
+	Start(rec *Record)
 	// Created is called when a new marker or a request is in jobs/, so that its event need not be awaited.
 	Created(name Name)
 }

@@ -37,6 +37,7 @@ type OwnerJournal struct {
 	unwritten []commit.Line
 	follower  atomic.Pointer[JournalFollower]
 	cleared   *cleared // until a follower has read it, or the next use
+	takenBack sync.Map // the IDs of the starts that the replay took back
 }
 
 // ErrBehind is wrapped by the error of Use if a full disk kept files from being brought up to date.
@@ -435,6 +436,7 @@ type replayed struct {
 	last    change
 	earlier []string // see commit.Known
 	late    bool
+	edited  bool // last says something else than the journal
 }
 
 // sameMachine reports whether the journal was written on this boot of the machine and this mount of the storage.
@@ -486,6 +488,11 @@ func (j *OwnerJournal) apply(lines []journalLine, end journal.End) error {
 	}
 	var mu sync.Mutex // guards j.unwritten
 	err = ForEachParallel(list, 2*runtime.GOMAXPROCS(0), func(r *replayed) error {
+		if !copied && j.sameMachine(end) && misnamed[r.last.ID] == "" {
+			if err := j.takeBackStart(r); err != nil {
+				return err
+			}
+		}
 		isNewer, err := j.restoreRecord(r)
 		if isNewer {
 			return nil // the journal is an older copy than the record
@@ -557,8 +564,9 @@ func (j *OwnerJournal) restoreRecord(r *replayed) (isNewer bool, err error) {
 	if err == nil {
 		err = json.Unmarshal(data, &there)
 	}
-	if err == nil && there.ID == id && there.LSN >= r.last.number {
-		return there.LSN > r.last.number, nil
+	isNewer = there.LSN > r.last.number
+	if err == nil && there.ID == id && (isNewer || there.LSN == r.last.number && !r.edited) {
+		return isNewer, nil
 	}
 	if _, err := j.owner.day(id.Day()); err != nil {
 		return false, err
@@ -586,20 +594,9 @@ func (j *OwnerJournal) misnamedMarkers() (map[ID]string, error) {
 // is "" if there is none.
 func (j *OwnerJournal) restoreMarker(r *replayed, copied bool, misnamed string) error {
 	o, id, state := j.owner, r.last.ID, r.last.marker()
-	sight, err := o.ObserveAll(id)
+	markers, err := j.markersOf(id)
 	if err != nil {
 		return err
-	}
-	var markers []commit.Marker
-	for _, there := range sight.States {
-		at, err := o.nameChangedAt(MarkerName(id, there))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		markers = append(markers, commit.Marker{State: string(there), Changed: at})
 	}
 	switch r.judge(markers, copied) {
 	case commit.Make:

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jobdir/jobdir/statefs/commit"
 	"github.com/jobdir/jobdir/statefs/machine"
 )
 
@@ -215,4 +216,52 @@ func (o *Owner) MarkerMovedAt(id ID, marker State) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("stat the marker of %s: %w", id, err)
 	}
 	return at, nil
+}
+
+// TookBack reports whether the start of an operation is in the journal, and the replay has taken it back.
+func (j *OwnerJournal) TookBack(id ID) bool {
+	_, is := j.takenBack.Load(id)
+	return is
+}
+
+// takeBackStart takes a start back whose work has not begun, so that no run has died: the daemon died before it had
+// made the marker, or moved it. A step keeps its start, which is a part of its status.
+func (j *OwnerJournal) takeBackStart(r *replayed) error {
+	n := len(r.last.Transitions)
+	if !r.late || r.last.Status != Running || n == 0 || r.last.Transitions[n-1].Cause != CauseStart {
+		return nil
+	}
+	markers, err := j.markersOf(r.last.ID)
+	if err != nil || r.judge(markers, false) == commit.Leave {
+		return err
+	}
+	rec, err := decodeRecord("change in the journal", r.last.ID, r.last.text)
+	if err != nil || len(rec.Steps) > 0 {
+		return nil //nolint:nilerr // the start reports a record that cannot be read
+	}
+	rec.transit(Running, Queued, CauseInterrupted, j.owner.options.Now())
+	rec.LSN = r.last.number
+	r.last.text, err = marshalRecord(rec)
+	r.last.Status, r.last.Transitions, r.edited = rec.Status, rec.Transitions, true
+	j.takenBack.Store(rec.ID, true)
+	return err
+}
+
+// markersOf returns the markers of an operation.
+func (j *OwnerJournal) markersOf(id ID) (markers []commit.Marker, err error) {
+	sight, err := j.owner.ObserveAll(id)
+	if err != nil {
+		return nil, err
+	}
+	for _, there := range sight.States {
+		at, err := j.owner.nameChangedAt(MarkerName(id, there))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		markers = append(markers, commit.Marker{State: string(there), Changed: at})
+	}
+	return markers, nil
 }

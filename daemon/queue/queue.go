@@ -158,6 +158,18 @@ func (q *Queue) Next(now time.Time) (statefs.ID, bool) {
 	return first.id, true
 }
 
+// TryStart starts an item without a key at once, as Enqueue and Next would. It returns false and changes nothing if the
+// item has to wait, or if another item is to start first.
+func (q *Queue) TryStart(item Item, now time.Time) bool {
+	q.Enqueue(item)
+	if first, _ := q.best(now); first == nil || first.id != item.ID {
+		q.Remove(item.ID)
+		return false
+	}
+	_, started := q.Next(now)
+	return started
+}
+
 // Ready reports whether Next would return an item.
 func (q *Queue) Ready(now time.Time) bool {
 	first, _ := q.best(now)

@@ -334,5 +334,10 @@ func (r *round) write() error {
 		s := r.drafts[0]
 		return fmt.Errorf("submit %s/%s: %w", s.Group, s.Job, err)
 	}
+	for i := range r.entries {
+		if e := &r.entries[i]; e.outcome.New {
+			e.outcome.State = e.draft.Status // it may have started
+		}
+	}
 	return nil
 }
