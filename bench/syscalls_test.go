@@ -27,7 +27,7 @@ var callsOf = []struct {
 	calls, syncs float64
 }{
 	{statefs.CommitFiles, 44, 6},
-	{statefs.CommitJournal, 30, 1},
+	{statefs.CommitJournal, 24, 1},
 }
 
 // countedOperations is enough for what is done once in some hundred operations to count.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -195,7 +194,7 @@ func (s *starts) applyStart(rec *statefs.Record, now time.Time) {
 	rec.Starts++
 	rec.LaneTurn = s.Lanes.NextTurn(laneOf(rec))
 	here := machine.This()
-	rec.Host, rec.Boot, rec.PID = here.Host, here.Boot, os.Getpid()
+	rec.Host, rec.Boot, rec.PID = here.Host, here.Boot, machine.PID
 	rec.StalledAt, rec.Error, rec.ExitCode, rec.Signal = nil, nil, nil, ""
 	if len(rec.Steps) > 0 {
 		s.applyStepStart(rec, now)
