@@ -34,18 +34,14 @@ func (s *socket) insert(disk *blockrec.Disk) {
 	must(s.t, err)
 	if err = s.fs.Mount(device, s.at); err == nil {
 		s.device = device
-		// After a real power failure the machine has another boot ID, and no daemon reads an index of another
-		// boot. Here the boot ID is the same.
-		err = os.Remove(filepath.Join(s.dir, "history.db"))
+		err = bootAgain(s.dir)
 	} else {
 		err = errors.Join(err, device.Close())
 	}
 	if errors.Is(err, blockrec.ErrCannotAttach) {
 		s.t.Skipf("%s needs its file system, which only the first mount finds missing: %v", s.fs.Name, err)
 	}
-	if !errors.Is(err, os.ErrNotExist) {
-		must(s.t, err)
-	}
+	must(s.t, err)
 }
 
 // remove ends every process of the rig and unmounts the disk.

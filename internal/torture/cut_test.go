@@ -1,7 +1,9 @@
 package torture
 
 import (
+	"bytes"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"github.com/jobdir/jobdir/internal/faultfs"
 	"github.com/jobdir/jobdir/internal/prooftest"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/machine"
 )
 
 // plugged is a rig whose storage is on a disk of internal/faultfs.
@@ -42,11 +45,28 @@ func (p *plugged) insert(image *faultfs.Image) {
 	mounted, err := faultfs.Mount(p.at, p.disk)
 	must(p.t, err)
 	p.mounted = mounted
-	// After a real power failure the machine has another boot ID, and no daemon reads an index of another
-	// boot. Here the boot ID is the same.
-	if err := os.Remove(filepath.Join(p.dir, "history.db")); !errors.Is(err, os.ErrNotExist) {
-		must(p.t, err)
+	must(p.t, bootAgain(p.dir))
+}
+
+// bootAgain has the index of ended operations say that it was written in an earlier boot. After a real power failure
+// the boot ID is another one, and the index counts only if it was synced.
+func bootAgain(dir string) (err error) {
+	f, err := os.OpenFile(filepath.Join(dir, "history.db"), os.O_RDWR, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
 	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	data, err := io.ReadAll(f)
+	if err != nil {
+		return err
+	}
+	boot := []byte(machine.This().Boot)
+	data = bytes.ReplaceAll(data, boot, bytes.Repeat([]byte("0"), len(boot)))
+	_, err = f.WriteAt(data, 0)
+	return errors.Join(err, f.Sync())
 }
 
 // remove ends every process of the rig and unmounts the disk.

@@ -63,15 +63,15 @@ func (r *report) write() error {
 	if name == "" {
 		return nil
 	}
-	data, err := json.MarshalIndent(fullRun{time.Now().UTC().Truncate(time.Second), machine(), r.rows}, "", "  ")
+	data, err := json.MarshalIndent(fullRun{time.Now().UTC().Truncate(time.Second), thisMachine(), r.rows}, "", "  ")
 	if err != nil {
 		return err
 	}
 	return os.WriteFile(name, append(data, '\n'), 0o600)
 }
 
-// machine describes the machine of the run.
-func machine() string {
+// thisMachine describes the machine of the run.
+func thisMachine() string {
 	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
 	return fmt.Sprintf("%s/%s, %d processors, kernel %s, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(),
 		bytes.TrimSpace(kernel), runtime.Version())

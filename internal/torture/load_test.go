@@ -250,6 +250,31 @@ func (l *load) finish(t *testing.T, tree *statefs.Tree, d *daemon) {
 			t.Errorf("%s: %v", id, err)
 		}
 	})
+	l.checkFeed(t, d)
+}
+
+// checkFeed checks that every acknowledged operation is in the completion feed once. All have ended.
+func (l *load) checkFeed(t *testing.T, d *daemon) {
+	t.Helper()
+	found := make(map[statefs.ID]int)
+	after := uint64(0)
+	for more := true; more; {
+		until(t, "the completion feed is there", func() bool { // it is not while the index is built
+			ends, last, err := d.Finished(t.Context(), after, 0)
+			for _, end := range ends {
+				if !end.NeedsPerson {
+					found[end.ID]++
+				}
+			}
+			after, more = last, len(ends) > 0 || err != nil
+			return err == nil
+		})
+	}
+	l.ledger.each(func(id statefs.ID, _ *acknowledged) {
+		if n := found[id]; n != 1 {
+			t.Errorf("%s has ended and is in the completion feed %d times", id, n)
+		}
+	})
 }
 
 func (r *rig) finishOne(t *testing.T, tree *statefs.Tree, d *daemon, id statefs.ID) error {
