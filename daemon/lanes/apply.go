@@ -65,6 +65,7 @@ func (l *Lanes) apply(now time.Time) {
 	holds := make(map[statefs.LaneFile]statefs.LaneHold)
 	reopened, repaused := false, false
 	var changes []Change
+	before := make(map[*lane]applied)
 	for name, s := range l.byName {
 		for control, f := range s.files {
 			if f.exists {
@@ -78,17 +79,19 @@ func (l *Lanes) apply(now time.Time) {
 		if says == s.published && l.reconciled {
 			continue
 		}
-		before := s.published
-		s.published = says
-		reopened = reopened || before.closed.held && says.closed != before.closed
-		repaused = repaused || says.paused != before.paused
-		if name != statefs.AllLanes && (says.config != before.config || says.trial != before.trial) {
+		was := s.published
+		before[s], s.published = was, says
+		reopened = reopened || was.closed.held && says.closed != was.closed
+		repaused = repaused || says.paused != was.paused
+		if name != statefs.AllLanes && (says.config != was.config || says.trial != was.trial) {
 			changes = append(changes, Change{name, says.config, says.trial})
 		}
-		l.publishChanges(s, before, now)
 	}
 	if len(changes) > 0 {
 		l.config.Queue.SetLanes(changes...)
+	}
+	for s, was := range before { // after the queue has them: a reader of a pause may submit at once
+		l.publishChanges(s, was, now)
 	}
 	l.reconciled = true
 	if repaused {

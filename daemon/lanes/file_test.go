@@ -1,10 +1,12 @@
 package lanes
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -55,6 +57,42 @@ func (noQueue) Lanes() []queue.LaneStats { return nil }
 func (noQueue) Limits() []statefs.LimitStatus { return nil }
 
 func (noQueue) AwaitStarts() {}
+
+// pausedQueue notes what the log has of a pause when the queue gets it.
+type pausedQueue struct {
+	noQueue
+	log    *bytes.Buffer
+	logged *string
+}
+
+func (q pausedQueue) SetLanes(changes ...Change) {
+	for _, c := range changes {
+		if c.Config.Paused {
+			*q.logged = q.log.String()
+		}
+	}
+}
+
+// TestPauseIsPublishedAfterItHolds: after its pause was published, nothing starts in a lane, also if it is submitted
+// then.
+func TestPauseIsPublishedAfterItHolds(t *testing.T) {
+	t.Parallel()
+	owner, log, logged := own(t), new(bytes.Buffer), "no pause"
+	l, err := New(Config{
+		Owner: owner, Queue: pausedQueue{noQueue{}, log, &logged}, Logger: slog.New(slog.NewTextHandler(log, nil)),
+		Lanes:  map[string]LaneConfig{"one": {Lane: queue.Lane{Capacity: 1}}},
+		Uptime: func() time.Duration { return 0 },
+	})
+	must(t, err)
+	defer func() { must(t, l.Close()) }()
+	l.Reconcile()
+	file := statefs.LaneFile{Lane: "one", Control: statefs.LanePaused}
+	must(t, owner.Lanes.Hold(file, statefs.LaneHold{Reason: "tea"}))
+	l.Reconcile()
+	if logged != "" || !strings.Contains(log.String(), "what=paused") {
+		t.Errorf("before the queue got the pause the log had %q, and afterwards %q", logged, log)
+	}
+}
 
 // TestRunThatEndsAtOnceReleasesTheWatch: a daemon whose start fails ends the context before Run has begun. TestMain
 // finds the watch that stays.
