@@ -130,6 +130,7 @@ func (s *stage) take(p picture) {
 	day := filepath.Join(s.dir, "operations", id.Day())
 	fmt.Fprintf(s.written, "$ ID=$(%s)\n", p.command)
 	await(s.t, day, id.String()+p.running)
+	await(s.t, day, id.String()+".json") // it follows the marker
 	if p.artifact != "" {
 		await(s.t, filepath.Join(day, id.String()+".artifacts"), p.artifact)
 	}
