@@ -16,6 +16,7 @@ import (
 	"github.com/jobdir/jobdir/cli"
 	"github.com/jobdir/jobdir/cli/config"
 	"github.com/jobdir/jobdir/daemon/work"
+	"github.com/jobdir/jobdir/statefs"
 )
 
 // recorderEnv is the address of the server that records when the work of a handler starts.
@@ -69,6 +70,7 @@ func handlerConfig(dir string) cli.ServeConfig {
 	}
 	return cli.ServeConfig{
 		Storage: dir, Listen: []string{"127.0.0.1:0"}, Upkeep: config.Upkeep{SweepInterval: time.Hour},
+		Commit: statefs.CommitOptions{Method: statefs.CommitMethod(os.Getenv("JOBDIR_COMMIT")), SegmentSize: 128 << 10},
 		// the test kills work more often than the default allows
 		Work: config.Work{CrashLimit: catalog.CrashLimit{Burst: catalog.MaxCrashBurst, Within: 1}},
 		Definitions: []catalog.Source{

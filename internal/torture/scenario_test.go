@@ -40,14 +40,22 @@ type play struct {
 	url string // of the recorder
 	// sweep is the time between two sweeps of the next daemon, "" for an hour.
 	sweep string
-	mu    sync.Mutex
-	acks  []acknowledgement
+	// commit is the setting of the daemons, "" for that of all tests.
+	commit statefs.CommitMethod
+	mu     sync.Mutex
+	acks   []acknowledgement
 }
 
 // perform plays a scenario on a new disk and returns the acknowledgements.
 func perform(t *testing.T, script func(*play)) (*faultfs.Disk, []acknowledgement) {
 	t.Helper()
-	s := &play{t: t, p: plug(t, faultfs.Empty())}
+	return performBy(t, "", script)
+}
+
+// performBy is perform with daemons that commit in one way.
+func performBy(t *testing.T, commit statefs.CommitMethod, script func(*play)) (*faultfs.Disk, []acknowledgement) {
+	t.Helper()
+	s := &play{t: t, p: plug(t, faultfs.Empty()), commit: commit}
 	recorder := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		id, err := statefs.ParseID(r.FormValue("id"))
 		run, err2 := strconv.Atoi(r.FormValue("run"))
@@ -82,6 +90,9 @@ func (s *play) start() {
 	s.d = &daemon{stderr: new(output), ended: make(chan struct{})}
 	s.d.cmd = exec.Command("/proc/self/exe", s.p.dir)
 	s.d.cmd.Env = append(os.Environ(), s.p.mark, childEnv+"=serve", recorderEnv+"="+s.url, sweepEnv+"="+s.sweep)
+	if s.commit != "" {
+		s.d.cmd.Env = append(s.d.cmd.Env, "JOBDIR_COMMIT="+string(s.commit))
+	}
 	s.d.cmd.Dir = "/"
 	must(s.t, s.p.await(s.d))
 }

@@ -31,7 +31,7 @@ func TestCutOffSubmitHasNoEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			disk, all := perform(t, script)
+			disk, all := performBy(t, statefs.CommitFiles, script) // the journal has the record first
 			crashes, _ := crashesOf(disk, all)
 			states := 0
 			for _, crash := range crashes {
