@@ -36,6 +36,8 @@ func TestServersThatComeAndGo(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), long)
 	defer cancel()
 	var writing sync.WaitGroup
+	// A test server that is killed while it makes a database does not start again: both exist before the first kill.
+	made.put(ctx, 0)
 	writing.Go(func() { made.make(ctx, pause) })
 	ends := map[string]int{}
 	for ctx.Err() == nil {
@@ -87,26 +89,30 @@ type made struct {
 	docs map[string]bson.D // by the event
 }
 
-// make puts in one entry after another: the document of the outbox, then that of the source, each until the server
-// has it.
+// make puts in one entry after another.
 func (m *made) make(ctx context.Context, pause time.Duration) {
-	for n := 0; ctx.Err() == nil; n++ {
+	for n := 1; ctx.Err() == nil; n++ {
 		rest(ctx, pause)
-		var id any = bson.NewObjectID()
-		if n%2 == 0 {
-			id = fmt.Sprintf("event-%05d", n)
-		}
-		event, _ := eventID(rawOf(m.w.t, id))
-		doc := entryOf(id, with(event))
-		if n%7 == 3 {
-			doc = entryOf(id) // without a prediction
-		}
-		if n%11 != 5 {
-			m.until(ctx, m.w.outbox, waits(id))
-		}
-		m.until(ctx, m.w.source, doc)
-		m.docs[event] = doc
+		m.put(ctx, n)
 	}
+}
+
+// put puts in the entry of a number: the document of the outbox, then that of the source, each until the server has it.
+func (m *made) put(ctx context.Context, n int) {
+	var id any = bson.NewObjectID()
+	if n%2 == 0 {
+		id = fmt.Sprintf("event-%05d", n)
+	}
+	event, _ := eventID(rawOf(m.w.t, id))
+	doc := entryOf(id, with(event))
+	if n%7 == 3 {
+		doc = entryOf(id) // without a prediction
+	}
+	if n%11 != 5 {
+		m.until(ctx, m.w.outbox, waits(id))
+	}
+	m.until(ctx, m.w.source, doc)
+	m.docs[event] = doc
 }
 
 // until writes a document until the server has it, also when the time of the test is over.
