@@ -187,6 +187,17 @@ func useJournal(t *testing.T, dir string) (owner *Owner, end func()) {
 	}
 }
 
+// copyStorage copies a storage that is in use. It begins again if a file was renamed during the copy.
+func copyStorage(t *testing.T, to, from string) {
+	t.Helper()
+	err := os.CopyFS(to, os.DirFS(from))
+	for errors.Is(err, fs.ErrNotExist) {
+		check(t, os.RemoveAll(to))
+		err = os.CopyFS(to, os.DirFS(from))
+	}
+	check(t, err)
+}
+
 // TestCopyKeepsWhatEarlierUsesOfTheJournalLack: lines of an earlier use of the journal say nothing about a storage that
 // was used without it since, also not in a copy.
 func TestCopyKeepsWhatEarlierUsesOfTheJournalLack(t *testing.T) {
@@ -197,7 +208,7 @@ func TestCopyKeepsWhatEarlierUsesOfTheJournalLack(t *testing.T) {
 	copyInUse := func(from, to string, before func(owner *Owner)) {
 		owner, end := useJournal(t, from)
 		before(owner)
-		check(t, os.CopyFS(to, os.DirFS(from)))
+		copyStorage(t, to, from)
 		end()
 	}
 	ownFiles := func(dir string, do func(owner *Owner)) {
@@ -257,7 +268,7 @@ func TestLostFirstSegment(t *testing.T) {
 			list = append(list, rec)
 		}
 		check(t, owner.Publish(list...))
-		check(t, os.CopyFS(killed, os.DirFS(dir)))
+		copyStorage(t, killed, dir)
 		end()
 		found, err := readJournal(filepath.Join(killed, journalDir), func(journalLine) {})
 		check(t, err)
@@ -282,7 +293,7 @@ func TestReplayPutsAMisnamedMarkerBack(t *testing.T) {
 	dir, killed := filepath.Join(t.TempDir(), "storage"), filepath.Join(t.TempDir(), "killed")
 	owner, end := useJournal(t, dir)
 	rec := submit(t, owner.Tree)
-	check(t, os.CopyFS(killed, os.DirFS(dir)))
+	copyStorage(t, killed, dir)
 	end()
 	misnamed := filepath.Join(killed, jobsDir, rec.ID.text+".quewed")
 	check(t, os.Rename(filepath.Join(killed, jobsDir, MarkerName(rec.ID, Queued)), misnamed))
@@ -303,7 +314,7 @@ func TestReplayedJournalDoesNotCountAgain(t *testing.T) {
 	dir, killed := filepath.Join(t.TempDir(), "storage"), filepath.Join(t.TempDir(), "killed")
 	owner, end := useJournal(t, dir)
 	rec := submit(t, owner.Tree)
-	check(t, os.CopyFS(killed, os.DirFS(dir)))
+	copyStorage(t, killed, dir)
 	end()
 	onFiles := func(do func(owner *Owner)) {
 		tree, err := Open(killed, Options{Durability: Process, Commit: CommitOptions{Method: CommitFiles}})

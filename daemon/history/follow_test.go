@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -76,7 +77,12 @@ func (r *followRig) settle() {
 func (r *followRig) crash(power bool) {
 	r.t.Helper()
 	to := filepath.Join(r.t.TempDir(), "storage")
-	must(r.t, os.CopyFS(to, os.DirFS(r.dir)))
+	err := os.CopyFS(to, os.DirFS(r.dir))
+	for errors.Is(err, fs.ErrNotExist) { // a file was renamed during the copy
+		must(r.t, os.RemoveAll(to))
+		err = os.CopyFS(to, os.DirFS(r.dir))
+	}
+	must(r.t, err)
 	r.leave()
 	r.dir = to
 	r.changeState(func(s *fileState) {
@@ -195,8 +201,8 @@ func TestIndexIsTrustedAfterACrash(t *testing.T) {
 			must(t, r.Pin(t.Context(), pinned.ID, true))
 			stopped := r.stopAndEnd("c")
 			r.end("d", statefs.Cancelled)
-			must(t, os.Remove(r.file("live.list"))) // it is never synced
 			r.crash(power)
+			must(t, os.RemoveAll(r.file("live.list"))) // it is never synced
 			// A record that only a build would read.
 			must(t, os.Remove(filepath.Join(r.dir, "operations", pinned.ID.Day(), pinned.ID.String()+".json")))
 			r.start()
