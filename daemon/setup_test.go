@@ -145,7 +145,8 @@ func (b *bench) onFiles() {
 	b.t.Helper()
 	must(b.t, b.tree.Close())
 	var err error
-	b.tree, err = statefs.Open(b.dir, statefs.Options{Now: b.now, Commit: statefs.CommitOptions{Method: statefs.CommitFiles}})
+	files := statefs.CommitOptions{Method: statefs.CommitFiles}
+	b.tree, err = statefs.Open(b.dir, statefs.Options{Now: b.now, Commit: files})
 	must(b.t, err)
 }
 

@@ -68,7 +68,7 @@ func handlerConfig(dir string) cli.ServeConfig {
 		}
 		return answer.Body.Close()
 	}
-	method := statefs.CommitFiles // the crashes of these scenarios are not yet judged by the journal: JOBDIR_COMMIT=journal
+	method := statefs.CommitFiles // the checks of these scenarios do not read the journal yet
 	if set := os.Getenv("JOBDIR_COMMIT"); set != "" {
 		method = statefs.CommitMethod(set)
 	}

@@ -20,7 +20,8 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	if os.Getenv("JOBDIR_JOURNAL_SEGMENT") == "" {
-		_ = os.Setenv("JOBDIR_JOURNAL_SEGMENT", "256KiB") // more segments and checkpoints, and hundreds of daemons begin with two
+		// Each of hundreds of daemons begins with two segments, and smaller ones have more checkpoints.
+		_ = os.Setenv("JOBDIR_JOURNAL_SEGMENT", "256KiB")
 	}
 	code := m.Run()
 	if code == 0 && prooftest.Full() {

@@ -414,7 +414,8 @@ func (m *model) forgive(tree *statefs.Tree, id statefs.ID, op *expected, rec *st
 	case m.stillRequested(id, op.want) || rec.Status.Terminal() || len(sight.States) == 0:
 		return // the request exists, or was carried out
 	case journaled() && !slices.Contains(sight.States, rec.Status):
-		op.either = true // a change that a crash has left in the journal counts, unless a person moved the marker after it
+		// A change that a crash has left in the journal counts, unless a person moved the marker after it.
+		op.either = true
 	case slices.Contains(sight.States, statefs.Paused) || slices.Contains(sight.States, statefs.Running) ||
 		slices.Contains(sight.States, statefs.Queued):
 		op.want = statefs.Running
